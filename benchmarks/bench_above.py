@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.run import without_data
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.tasks.in_memory import one_release
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "nist_acs_national2019.csv.gz"

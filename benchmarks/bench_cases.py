@@ -20,7 +20,7 @@ from pathlib import Path
 from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.runtime.home import Home
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 
 CASES = Path(__file__).parents[2] / "shared" / "cases"
 _ROW = re.compile(r"^\| ([\w -]+?)/? \|.*\| (.+?) \|$", re.MULTILINE)

@@ -25,7 +25,7 @@ from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.validate import measure_source
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tabularium.validations.suites.expectations import Bound, check_suite
 
 T = TypeVar("T")

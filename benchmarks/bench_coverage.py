@@ -32,7 +32,7 @@ from tabularium.tasks.margins.measure_margins import measure_numbers
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.run import without_data
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.tasks.in_memory import Truth, one_release
 
 Floats = NDArray[np.float64]

@@ -28,7 +28,7 @@ from tabularium.tasks.count.count_files import read_counts
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.runtime.resources import close_all
 from tabularium.tasks.validate import measure_source
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.ledger.storage.postgres import Server, running
 
 EXAMPLES = Path(__file__).parents[1] / "deploy" / "examples"

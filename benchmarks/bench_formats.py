@@ -29,8 +29,8 @@ from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.formats.base import write_formats
 from tabularium.tasks.publish.frames import Frame
 from tabularium.tasks.publish.published_tables import PublishedTable, published_table
-from tabularium.validations.spec.load import Loaded, load_spec
-from tabularium.validations.spec.publication_formats import FORMATS
+from tabularium.validations.release_spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.publication_formats import FORMATS
 
 CHILDREN = (20, 50)  # provinces, and places of each
 SPEC = """\

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from tabularium.lab.comparison.data_sets import LIKENESSES, lookalike
 from tabularium.lab.comparison.error_measures import MEASURES
-from tabularium.lab.comparison.made_up import LIKENESSES, lookalike
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 

@@ -51,7 +51,7 @@ from tabularium.tasks.measure import shares
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.table_layout import Layout, measured_tree
 from tabularium.tasks.runtime.run import Request, Run
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.tasks.in_memory import one_release
 
 Truth = dict[str, dict[str, NDArray[np.int64]]]

@@ -35,7 +35,7 @@ from tabularium.tasks.plan.finished_plan import Plan, PlannedMargin
 from tabularium.tasks.plan.planned_model import PlannedModel
 from tabularium.tasks.plan.planning import plan
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.tasks.plan.planned_specs import PURE, ZCDP, errors_of_releases, published, rows_of, true_counts
 from tests.tasks.plan.test_planned_measures import SPEC as MEASURES
 from tests.tasks.plan.test_ten_tables import census

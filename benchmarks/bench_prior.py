@@ -37,7 +37,7 @@ from tabularium.tasks.postprocess.estimation import on_their_trees
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.run import without_data
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.tasks.in_memory import drawn, drawn_towards, one_release
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "waitakere.npz"

@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bench_histograms import BESIDE, REAL, one_core
+from tabularium.lab.comparison.data_sets import LIKENESSES, lookalike
 from tabularium.lab.comparison.error_measures import (
     absolute_of_rectangles,
     absolute_of_short_rectangles,
     mean_absolute,
 )
-from tabularium.lab.comparison.made_up import LIKENESSES, lookalike
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
 

@@ -30,7 +30,7 @@ from benchmarks.bench_release import command
 from benchmarks.watched import watch
 from tabularium.ledger import Ledger
 from tabularium.tasks.runtime.home import Home
-from tabularium.validations.spec.checks.table_checks import fits
+from tabularium.validations.release_spec.checks.table_checks import fits
 
 CELLS = 102 * 2 * 5
 BLOCKS, DISTRICTS = 200, 20  # of a district, of a region

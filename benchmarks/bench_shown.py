@@ -34,9 +34,9 @@ from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.denominators import whole_of
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.run import without_data
-from tabularium.validations.spec.load import Loaded, load_spec
-from tabularium.validations.spec.measures.array_owners import array_of
-from tabularium.validations.spec.measures.measure import Measure
+from tabularium.validations.release_spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.measures.measure import Measure
+from tabularium.validations.release_spec.tables import array_of
 from tests.tasks.in_memory import one_release
 
 Floats = NDArray[np.float64]

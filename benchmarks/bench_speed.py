@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tabularium.lab.comparison.made_up import series
+from tabularium.lab.comparison.data_sets import series
 from tabularium.mechanisms import MECHANISMS, build
 from tabularium.mechanisms.channel import SeededChannel
 

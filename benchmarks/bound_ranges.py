@@ -19,7 +19,14 @@ from scipy.optimize import minimize
 
 from benchmarks.bench_histograms import one_core
 from tabularium.mechanisms.histograms.boost import Boost
-from tabularium.mechanisms.histograms.denoise_ranges import plan as level_plan
+from tabularium.mechanisms.histograms.denoise_ranges.measure import (
+    TOTAL_SHARE,
+    _exposure,
+    _improved,
+    _risks,
+    _starts,
+    planned_shares,
+)
 from tabularium.mechanisms.histograms.noisy_sums import some_ranges
 from tabularium.mechanisms.noise.synthetic import generator
 
@@ -80,22 +87,22 @@ def main() -> None:
     options = parser.parse_args()
     one_core()
     cells, shape = options.cells, (options.cells,)
-    exposure = level_plan._exposure(shape, (), None)
+    exposure = _exposure(shape, (), None)
 
     def of_shares(shares: Floats) -> float:
-        return float(level_plan._risks(shares / shares.sum(), LARGE, "pure") @ exposure)
+        return float(_risks(shares / shares.sum(), LARGE, "pure") @ exposure)
 
     boost = Boost()
     tree = boost._tree(cells, boost.branching_for(cells, Fraction(1)), Fraction(1), "pure")
-    starts = level_plan._starts(exposure.size)
-    best = min(of_shares(level_plan._improved(start, of_shares)) for start in starts)
-    planned = np.array(level_plan.planned_shares(shape, (), None, LARGE, "pure"), dtype=np.float64)
+    starts = _starts(exposure.size)
+    best = min(of_shares(_improved(start, of_shares)) for start in starts)
+    planned = np.array(planned_shares(shape, (), None, LARGE, "pure"), dtype=np.float64)
     ranges = ranges_of(cells)
     roots = np.sqrt(np.maximum(np.linalg.eigvalsh(ranges), 0)).sum()
     for name, squared in {
         "boost": float(tree.range_variances(*some_ranges(cells)).mean()),
         "best tree of halves": best,
-        "denoise, as planned": of_shares(planned) / float(1 - level_plan.TOTAL_SHARE) ** 2,
+        "denoise, as planned": of_shares(planned) / float(1 - TOTAL_SHARE) ** 2,
         "identity and rows of weights": best_strategy(ranges, options.rows, options.starts),
         "bound by singular values": 2 * roots**2 / cells,
     }.items():

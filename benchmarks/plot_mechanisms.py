@@ -2,7 +2,7 @@
 
     python -m benchmarks.plot_mechanisms [--mechanism NAME ...] [--out docs/reference/mechanisms] [--largest 20]
 
-Truth is a made-up histogram that resembles a published one (``tabularium.lab.comparison.made_up``), so the pictures
+Truth is a made-up histogram that resembles a published one (``tabularium.lab.comparison.data_sets``), so the pictures
 can be drawn anywhere. Noise is seeded: the same picture every time, but for the seconds.
 """
 
@@ -17,7 +17,7 @@ import matplotlib as mpl
 import numpy as np
 
 from benchmarks.bench_speed import FORMS, curve
-from tabularium.lab.comparison.made_up import lookalike
+from tabularium.lab.comparison.data_sets import lookalike
 from tabularium.mechanisms import MECHANISMS, build
 from tabularium.mechanisms.channel import SeededChannel
 

@@ -1,1 +1,1 @@
-"""What runs: Prefect flows and the command line."""
+"""Prefect flows, the command line and the officer's desk."""

@@ -1,4 +1,4 @@
-"""What comes of drops: one flow run for each that arrived, and the events that people wait for.
+"""Flow runs of drops: one for each that arrived, and the events that people wait for.
 
 ::
 
@@ -28,9 +28,9 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import FlowRun, StateType
 
-from tabularium.flows.operations.events import emit_now
 from tabularium.flows.operations.names_in_prefect import FLOW, of_inbox
 from tabularium.flows.operations.prefect_api import runs_of
+from tabularium.flows.operations.reporting.announcements import emit_now
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.claims import Claims, Drop
 from tabularium.tasks.arrival.inboxes import Inbox
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def announce(home: Home, inbox: Inbox) -> int:
     """Have Prefect run the drops that arrived, and tell it of those in quarantine; return how many are news.
 
-    Of drops in quarantine people are told, better twice than never. A run that was cancelled or given up
+    A drop in quarantine is announced, better twice than never. A run that was cancelled or given up
     tells nobody how it ended: its drop counts as failed, so that it may be taken away. One that is run by
     hand meanwhile does as well; that it was published is written down all the same.
 
@@ -54,7 +54,7 @@ def announce(home: Home, inbox: Inbox) -> int:
     Exception
         Whatever Prefect's client raises where the API does not answer.
     """
-    told = 0
+    announced = 0
     with Claims.at(home) as claims:
         known = claims.to_announce(inbox.product)
         for drop in known:
@@ -62,11 +62,11 @@ def announce(home: Home, inbox: Inbox) -> int:
                 emit_now(
                     "tabularium.drop.quarantined", of_inbox(drop.product), product=drop.product, drop=drop.id
                 )
-                told += claims.change(drop, announced_at=time.time())
+                announced += claims.change(drop, announced_at=time.time())
         arrived = [drop for drop in known if drop.state == "arrived"]
         begun = claims.of_product(inbox.product, "started")
         if not arrived and not begun:
-            return told
+            return announced
         with get_client(sync_client=True) as client:
             live = {str(run.parameters.get("source")): run for run in _live(client, inbox.product)}
             for drop in begun:
@@ -79,8 +79,8 @@ def announce(home: Home, inbox: Inbox) -> int:
                 if drop.announced_at is None and claims.change(drop, announced_at=time.time()):
                     about = {"product": drop.product, "period": drop.period, "drop": drop.id}
                     emit_now("tabularium.data.arrived", of_inbox(drop.product), **about)
-                    told += 1
-    return told
+                    announced += 1
+    return announced
 
 
 def _source(drop: Drop) -> str:
@@ -93,7 +93,7 @@ def _is_busy(run: FlowRun) -> bool:
 
 
 def _start(client: SyncPrefectClient, claims: Claims, drop: Drop) -> bool:
-    """Make the run of a drop; return whether it lives. Of one that ended before it began the drop failed."""
+    """Make the run of a drop; return whether it lives. The drop failed if its run ended before it began."""
     from prefect.exceptions import ObjectNotFound
 
     try:

@@ -1,6 +1,6 @@
 """The main flow as Prefect runs it; what it does stands in :mod:`tabularium.flows.release_chain`.
 
-What is told to Prefect on the way (tags, artifacts, events) ends no run: the ledger and the published folder
+A failing report to Prefect (tags, artifacts, events) ends no run: the ledger and the published folder
 are what counts.
 """
 
@@ -23,8 +23,7 @@ from tabularium.flows.operations.reporting.announcements import (
     tag_run,
     telling,
 )
-from tabularium.flows.operations.reporting.artifacts import show_release
-from tabularium.flows.operations.reporting.run_progress import progress_shown
+from tabularium.flows.operations.reporting.artifacts import progress_shown, show_release
 from tabularium.flows.operations.waiting import (
     enter,
     last_entry,
@@ -40,7 +39,7 @@ from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import stopping
 from tabularium.tasks.runtime.run import Request, hand_back, handed_over, load
 from tabularium.tasks.runtime.stage import public_error, sanitised
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 
 limit_prefect()
 
@@ -74,13 +73,13 @@ def release(
     revises
         Why what was published before is published again.
     timezone
-        Where the days and months of a period are told.
+        The time zone of the days and months of a period.
     same_input
         Whether the input may be one that was released for another period of the product.
     measurements_of
         The earlier release from whose measurements a revision is made, without data and free.
     cron
-        The schedule of the deployment, from which a period is made where clocks skip the time in it.
+        The schedule of the deployment, for times that clocks skip.
 
     Returns
     -------
@@ -99,9 +98,9 @@ def release(
         seen = last_entry(Home(Path(request.home)))
         loaded = handed_over(request) or load(request)
         drop_runs.started(Home(Path(request.home)), request.source)
-        product, told = loaded.spec.product, loaded.spec.period
+        product, of_period = loaded.spec.product, loaded.spec.period
         with telling():
-            tag_run(product, told)
+            tag_run(product, of_period)
         with progress_shown(product):
             outcome = release_tables(request, loaded)
         drop_runs.finished(Home(Path(request.home)), request.source, "published")
@@ -111,7 +110,7 @@ def release(
         until_the_server_answers()
         with telling():
             if outcome.status == "published":
-                announce_published(product, told, outcome.release_id, outcome.folder)
+                announce_published(product, of_period, outcome.release_id, outcome.folder)
                 announce_low_budget(Home(Path(request.home)), loaded.spec.dataset)
             show_release(outcome, Home(Path(request.home)))
         return hand_back(request, asdict(outcome))
@@ -123,7 +122,7 @@ def release(
 def _stopped(
     failure: TabulariumError, request: Request | None, loaded: Loaded | None, seen: Head
 ) -> dict[str, str | None]:
-    """Have the run wait, which ends its process, or return the state in which it fails."""
+    """Have the run wait, which ends its process, or return its failed state."""
     until_the_server_answers()
     state = state_for(failure, request, loaded, seen)
     about = ("", "") if loaded is None else (loaded.spec.product, loaded.spec.period)
@@ -140,8 +139,8 @@ def _stopped(
             name = getattr(failure, "run", "")
             drop_runs.finished(Home(Path(request.home)), request.source, ending, run=name)
         except Exception as error:  # what the run failed by may keep this from being written down, too
-            told = sanitised(error, "arrivals").line()
-            get_run_logger().warning("how the run of the drop ended is not written down: %s", told)
+            message = sanitised(error, "arrivals").line()
+            get_run_logger().warning("how the run of the drop ended is not written down: %s", message)
     if loaded is not None:
         with telling():
             announce_refused(*about, line)

@@ -78,7 +78,7 @@ from tabularium.tasks.runtime.stage import public_error, stage
 from tabularium.tasks.unit_tallies import afford_tallies, check_tallies, tally
 from tabularium.tasks.validate import validate
 from tabularium.validations.certificate import CERTIFICATE
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 from tabularium.validations.suites.expectations import suites_beside
 
 
@@ -150,8 +150,8 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
     raise failure
 
 
-def rebuild_lost(request: Request, loaded: Loaded, place: Path) -> None:
-    """Make the lost folder of a published release anew, where it was published. No data are opened.
+def rebuild_lost(request: Request, loaded: Loaded, folder: Path) -> None:
+    """Rebuild the lost folder of a published release where it was published. No data are opened.
 
     Raises
     ------
@@ -166,16 +166,16 @@ def rebuild_lost(request: Request, loaded: Loaded, place: Path) -> None:
             with hold(run.ledger, run.release_id):
                 charge = look_up(run)
                 today = Path(os.path.realpath(release_folder(run, charge.release_id)))
-                if today != Path(os.path.realpath(place)):
+                if today != Path(os.path.realpath(folder)):
                     raise InputError(
                         f"the spec publishes into {today.parents[2]} today, and this was published elsewhere",
-                        where=str(place),
+                        where=str(folder),
                         hint="give the spec of then, in the folder in which it lay",
                     )
                 if not is_lost(run, charge):
                     raise InputError(
                         "lies there by now, or its certificate is not kept at home",
-                        where=str(place),
+                        where=str(folder),
                         hint="see tabularium doctor --account-for",
                     )
                 _rebuild(run, charge)
@@ -269,8 +269,8 @@ def _estimate(run: Run, measured: MeasuredHandle) -> None:
     check(run, measured)
 
 
-def _outcome(status: str, charge: ChargeHandle, found: PublishedHandle) -> Outcome:
-    return Outcome(status, charge.release_id, found.folder, found.certificate, found.statement)
+def _outcome(status: str, charge: ChargeHandle, published: PublishedHandle) -> Outcome:
+    return Outcome(status, charge.release_id, published.folder, published.certificate, published.statement)
 
 
 def _reviewed(run: Run, charge: ChargeHandle) -> Outcome:
@@ -279,8 +279,8 @@ def _reviewed(run: Run, charge: ChargeHandle) -> Outcome:
     certificate = publish_draft(run)
     folder = DraftLocation.of(run.installation, charge.release_id).release
     entry = run.ledger.charge(charge.release_id)
-    found = PublishedHandle(folder, certificate, None if entry is None else entry.statement)
-    return _outcome("published", charge, found)
+    published = PublishedHandle(folder, certificate, None if entry is None else entry.statement)
+    return _outcome("published", charge, published)
 
 
 def _require_accepted(run: Run) -> None:
@@ -289,7 +289,7 @@ def _require_accepted(run: Run) -> None:
 
 
 def _rebuild(run: Run, charge: ChargeHandle) -> PublishedHandle:
-    """Make the lost folder of a release or of its draft anew from what is stored; no input is needed."""
+    """Rebuild the lost folder of a release or of its draft from what is stored; no input is needed."""
     remade = run.loaded.spec.measurements_of is not None
     measured = take_measurements(run)[0] if remade else measure(run, charge, None)
     _estimate(run, measured)

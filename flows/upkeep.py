@@ -14,9 +14,9 @@ from typing import cast
 from prefect import flow
 from prefect.states import Completed, Failed
 
-from tabularium.flows.operations.events import emit
 from tabularium.flows.operations.names_in_prefect import of_inbox, of_product
 from tabularium.flows.operations.prefect_limits import limit_prefect
+from tabularium.flows.operations.reporting.announcements import emit
 from tabularium.flows.operations.reporting.overdue import overdue
 from tabularium.flows.operations.waiting import one_line_for_each_failure
 from tabularium.mechanisms.errors import TabulariumError
@@ -38,8 +38,8 @@ def verify_ledger(home: str | None = None, export_to: str | None = None) -> str:
     export_to
         Folder for the exports; it must be there. Without one nothing is exported.
     """
-    place = None if export_to is None else Path(export_to)
-    return _told("verify-ledger", lambda: verify_and_export(Home.found(home), place))
+    target = None if export_to is None else Path(export_to)
+    return _reported("verify-ledger", lambda: verify_and_export(Home.found(home), target))
 
 
 @flow(name="restore-drill", persist_result=False, log_prints=False)
@@ -53,8 +53,8 @@ def restore_drill(home: str | None = None, export_to: str | None = None) -> str:
     export_to
         Where the exports are; without it one is made for the drill.
     """
-    place = None if export_to is None else Path(export_to)
-    return _told("restore-drill", lambda: drill_restore(Home.found(home), place))
+    target = None if export_to is None else Path(export_to)
+    return _reported("restore-drill", lambda: drill_restore(Home.found(home), target))
 
 
 @flow(name="sweep-workspaces", persist_result=False, log_prints=False)
@@ -66,7 +66,7 @@ def sweep(home: str | None = None) -> str:
     home
         Home of the installation.
     """
-    return _told("sweep-workspaces", lambda: sweep_workspaces(Home.at(home)))
+    return _reported("sweep-workspaces", lambda: sweep_workspaces(Home.at(home)))
 
 
 @flow(name="tell-overdue", persist_result=False, log_prints=False)
@@ -78,24 +78,24 @@ def tell_overdue(home: str | None = None) -> str:
     home
         Home of the installation.
     """
-    return _told("tell-overdue", lambda: _tell_overdue(Home.at(home)))
+    return _reported("tell-overdue", lambda: _tell_overdue(Home.at(home)))
 
 
 def _tell_overdue(home: Home) -> str:
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
-        found = overdue(client, home, datetime.now(UTC))
-    for each in found:
-        about = {"product": each.product, "period": each.period, "since": each.since.isoformat()}
-        if each.inbox:
-            emit("tabularium.data.overdue", of_inbox(each.product), **about)
+        missing = overdue(client, home, datetime.now(UTC))
+    for release in missing:
+        about = {"product": release.product, "period": release.period, "since": release.since.isoformat()}
+        if release.inbox:
+            emit("tabularium.data.overdue", of_inbox(release.product), **about)
         else:
-            emit("tabularium.release.overdue", of_product(each.product), **about)
-    return f"overdue: {'; '.join(each.line() for each in found)}" if found else "nothing is overdue"
+            emit("tabularium.release.overdue", of_product(release.product), **about)
+    return f"overdue: {'; '.join(release.line() for release in missing)}" if missing else "nothing is overdue"
 
 
-def _told(name: str, work: Callable[[], str]) -> str:
+def _reported(name: str, work: Callable[[], str]) -> str:
     """Do the work. Prefect takes a state instead of what a flow returns; its line is what the UI shows."""
     failure: TabulariumError
     one_line_for_each_failure()

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from tabularium.flows.cli.options import AsJson
-from tabularium.flows.cli.terminal import err, one_line_errors, out, print_json
+from tabularium.flows.cli.terminal import AsJson, err, one_line_errors, out, print_json
 from tabularium.mechanisms.errors import InputError
 
 _SAMPLES = """\

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tabularium.flows.cli.terminal import TerminalReporter, one_line_errors, out, table, working
+from tabularium.flows.cli.terminal import TerminalReporter, one_line_errors, out, say, table, working
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.deliver import deliver as put
 from tabularium.tasks.arrival.inboxes import Inbox
@@ -70,7 +70,7 @@ def demo(
             "home": home.path,
             "witness": folder / "witness",
         }.items():
-            _say(f"  {what:<12}{_shown(where)}")
+            say(f"  {what:<12}{_shown(where)}")
         out.print(
             f"\nThe UI again: tabularium up --home {_shown(home.path)}", soft_wrap=True, highlight=False
         )
@@ -139,16 +139,16 @@ def _open_account(home: Home, key: Path) -> None:
 
 
 def deliver(data: Path, inbox: Path, product: str, period: str) -> None:
-    """Put a drop into the inbox, as whoever sends data does, unless it lies there or was put away."""
+    """Put a drop into the inbox, as a sender of data does, unless it lies there or was put away."""
     if not drop_lies_in(inbox).exists():
         drop = put([data], Inbox(product, str(inbox), ""), period, name=_DROP)
-        _say(f"{_shown(drop / data.name)}\n{_shown(drop / MANIFEST)}")
+        say(f"{_shown(drop / data.name)}\n{_shown(drop / MANIFEST)}")
 
 
 def drop_lies_in(inbox: Path) -> Path:
     """Return where the drop lies: in the inbox, or where it was put away."""
     places = (inbox / _DROP, inbox / "done" / _DROP, inbox / "quarantine" / _DROP)
-    return next((place for place in places if (place / MANIFEST).exists()), places[0])
+    return next((folder for folder in places if (folder / MANIFEST).exists()), places[0])
 
 
 def _ask_again(spec: Path, home: Home) -> Path:
@@ -160,7 +160,7 @@ def _ask_again(spec: Path, home: Home) -> Path:
     outcome = run_release(Request.of(spec, home=home.path), TerminalReporter(quiet=True))
     if outcome["status"] != "already published":
         raise InputError(
-            "the release is not published", where=str(spec), hint="remove the folder, begin anew"
+            "the release is not published", where=str(spec), hint="remove the folder, begin again"
         )
     out.print("This release is already published; asking again cost nothing.")
     return Path(outcome["folder"])
@@ -175,10 +175,6 @@ def _shown(word: object) -> str:
 
 def _title(text: str) -> None:
     out.print(f"\n[bold cyan]{text}[/bold cyan]")
-
-
-def _say(text: str) -> None:
-    out.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _type(*words: object) -> None:
@@ -220,7 +216,7 @@ def _await_installation(home: Home, up: subprocess.Popen[str]) -> None:
     out.print(f"[bold]$ tabularium up --home {_shown(home.path)}[/bold]", soft_wrap=True)
     with working("starting"):
         for line in up.stdout or ():
-            _say(line.rstrip())
+            say(line.rstrip())
             if "Ctrl-C" in line:
                 out.print(f"[dim]ready after {time.monotonic() - began:.0f} s[/dim]")
                 return
@@ -247,7 +243,7 @@ def _await_run(home: Home, *wanted: str, after: FlowRun | None = None) -> FlowRu
                     continue
                 if _state(run) in wanted:
                     page = f"{str(url).removesuffix('/api')}/runs/flow-run/{run.id}"
-                    _say(f"{_state(run)} after {time.monotonic() - began:.0f} s: {page}")
+                    say(f"{_state(run)} after {time.monotonic() - began:.0f} s: {page}")
                     return run
                 if _state(run) in ("Failed", "Crashed", "Cancelled"):
                     raise _failure(home, f"the run is {_state(run).lower()}")

@@ -16,15 +16,14 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from tabularium.flows.cli.options import AsJson
-from tabularium.flows.cli.terminal import one_line_errors, out, print_json
+from tabularium.flows.cli.terminal import AsJson, one_line_errors, out, print_json
 from tabularium.lab.sample.blocks import split_ending
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.histograms.noise_first import Improved, improve
 from tabularium.tasks.ingest.csv_text import read_header
 from tabularium.tasks.written_aside import written_aside
 from tabularium.validations.redaction import redacted
-from tabularium.validations.spec.source import Files
+from tabularium.validations.release_spec.source import Files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,11 +81,9 @@ def improve_file(
     value
         The column that holds the noisy numbers.
     scale
-        Of the noise, as text: ``10``, ``0.5`` or ``10/3``.
+        Scale of the noise, as text: ``10``, ``0.5`` or ``10/3``.
     out
         A file that does not exist yet; its ending says the format.
-    column
-        Name of the new column.
     delimiter
         Of CSV files, read and written.
     options
@@ -199,7 +196,7 @@ def _numbers(table: pa.Table, value: str, name: str) -> NDArray[Any]:
     what = InputError(
         "the column holds something that is not a number",
         where=f"{name}, --value {value}",
-        hint="mend the file",
+        hint="correct the file",
     )
     if cells.null_count:
         raise InputError(
@@ -222,15 +219,15 @@ def _write(table: pa.Table, column: str, improved: Improved, path: Path, ending:
     import pyarrow as pa
     import pyarrow.parquet
 
-    whole = table.append_column(column, pa.array(np.asarray(improved.values)))
+    extended = table.append_column(column, pa.array(np.asarray(improved.values)))
     if ending == ".parquet":
-        pa.parquet.write_table(whole, path)
+        pa.parquet.write_table(extended, path)
         return
     opened = gzip.open if ending == ".csv.gz" else open
     with opened(path, "wt", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-        writer.writerow(whole.column_names)
-        for batch in whole.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        writer.writerow(extended.column_names)
+        for batch in extended.to_batches(max_chunksize=_ROWS_AT_ONCE):
             writer.writerows(zip(*(part.to_pylist() for part in batch.columns), strict=True))
 
 

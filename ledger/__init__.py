@@ -1,4 +1,4 @@
-"""What was spent: accounts, charges, the chain of entries, and the measurements they paid for.
+"""The privacy ledger: accounts, charges, the chain of entries, and the measurements they paid for.
 
 - ``Ledger`` (:mod:`tabularium.ledger.ledger`): accounts with caps, one charge per release, a chained entry
   per step.
@@ -144,5 +144,5 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for."""
     if name not in _HOLDER:
         raise AttributeError(f"module 'tabularium.ledger' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOLDER[name]), name)
-    return found
+    value = globals()[name] = getattr(import_module(_HOLDER[name]), name)
+    return value

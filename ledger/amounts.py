@@ -98,10 +98,10 @@ def format_amount(amount: Fraction) -> str:
 @lru_cache(maxsize=1024)
 def parse_amount(stored: str) -> Fraction:
     """Read back what :func:`text` wrote, or raise ``ValueError``: no sign, no blank, no leading zero."""
-    found = _STORED.fullmatch(stored)
-    if found is None:
+    match = _STORED.fullmatch(stored)
+    if match is None:
         raise ValueError
-    return Fraction(int(found[1]), int(found[2]))
+    return Fraction(int(match[1]), int(match[2]))
 
 
 def _from_person(value: str, field: str) -> Fraction:

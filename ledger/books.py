@@ -15,7 +15,8 @@ from functools import lru_cache
 from math import gcd
 from typing import Any, Protocol
 
-from tabularium.ledger import amounts, events
+from tabularium.ledger import events
+from tabularium.ledger.amounts import parse_amount
 from tabularium.ledger.composition import Parts
 from tabularium.ledger.records import (
     FINAL,
@@ -116,7 +117,7 @@ class RunningSums:
 
 @lru_cache(maxsize=4096)
 def _quanta(amount: str, per_unit: int) -> int | None:
-    count = amounts.parse_amount(amount) * per_unit
+    count = parse_amount(amount) * per_unit
     return count.numerator if count.denominator == 1 else None
 
 
@@ -151,7 +152,7 @@ class Books(Protocol):
 
     @property
     def disjoint(self) -> set[tuple[str, str]]:
-        """The pairs of populations of which an officer says that nobody is in both."""
+        """The pairs of populations that an officer declared disjoint."""
 
     def account(self, name: str) -> AccountState | None:
         """Return an account."""
@@ -306,9 +307,9 @@ class MemoryBooks:
         if not event.review:
             return None
         specs = self._reviews[event.account, event.product, event.period]
-        found = specs.setdefault(event.spec_digest, ReviewedSpec())
-        found.releases.add(event.release_id)
-        return found
+        spec = specs.setdefault(event.spec_digest, ReviewedSpec())
+        spec.releases.add(event.release_id)
+        return spec
 
 
 @lru_cache(maxsize=1024)

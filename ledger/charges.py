@@ -15,7 +15,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from tabularium.ledger import amounts, names, rules
+from tabularium.ledger import names, rules
+from tabularium.ledger.amounts import multiple, positive
 from tabularium.ledger.books import Measurement
 from tabularium.ledger.composition import Partition
 from tabularium.ledger.events import ASKED, next_time
@@ -44,8 +45,8 @@ from tabularium.ledger.views import (
 class Charges(Part):
     """Charges, from ``reserved`` to their last step, and those of what is made again from measurements.
 
-    What a call is refused for, and with which error and hint, stands with its rule in
-    :mod:`tabularium.ledger.rules`. Beside that ``UnknownRelease`` names what was never reserved,
+    Refusals, with their errors and hints, stand with their rules in
+    :mod:`tabularium.ledger.rules`. Besides, ``UnknownRelease`` names what was never reserved,
     ``StaleFence`` an attempt that another has overtaken, ``UnitMismatch`` an amount that is about another
     unit than its account, ``PriorUnavailable`` an earlier release that is not, or no more, offered, and
     ``Conflict`` a release id that stands for something else.
@@ -94,7 +95,7 @@ class Charges(Part):
             account=names.check_label(account, field="account"),
             product=names.check_label(product, field="product"),
             period=names.check_label(period, field="period"),
-            amount=amounts.positive(amount, field="amount"),
+            amount=positive(amount, field="amount"),
             spec_digest=names.check_text(spec_digest, field="spec_digest"),
             revises=None if revises is None else names.check_text(revises, field="revises"),
             exact=exact,
@@ -107,7 +108,7 @@ class Charges(Part):
             append.books.expect(vars(charge))
             terms = rules.require_account(append.books, charge.account).terms
             require_same_units(terms, charge.amount, unit, relation, definition, population)
-            amounts.multiple(charge.amount, terms.quantum, field="amount")
+            multiple(charge.amount, terms.quantum, field="amount")
             charge = _in_group(charge, partition, terms)
             append.books.charge(charge.release_id)  # holds its last step to the rules
             known = queries.charge(append.connection, charge.release_id)
@@ -139,13 +140,13 @@ class Charges(Part):
         charged before passes the dates and the approval: its run may only be finishing, or finding, what is
         paid for.
         """
-        asked = amounts.positive(amount, field="amount")
+        asked = positive(amount, field="amount")
         digest = names.check_text(spec_digest, field="spec_digest")
         with self._reading() as connection:
-            found, books = get_account(connection, account), books_of(connection)
-            terms = rules.require_account(books, found.name).terms
+            of_account, books = get_account(connection, account), books_of(connection)
+            terms = rules.require_account(books, of_account.name).terms
             require_same_units(terms, asked, unit, relation, definition, population)
-            amounts.multiple(asked, terms.quantum, field="amount")
+            multiple(asked, terms.quantum, field="amount")
             at = next_time(
                 self._transactions.clock(), queries.chain_head(connection).at, self._transactions.tolerance
             )
@@ -158,12 +159,12 @@ class Charges(Part):
                     exact=exact,
                     revises=revises,
                     unreviewed=another
-                    and rules.another_is_open(books, found.name, str(product), str(period), digest),
+                    and rules.another_is_open(books, of_account.name, str(product), str(period), digest),
                 )
             except RuleBroken:
-                if not is_paid(connection, found.name, digest):
+                if not is_paid(connection, of_account.name, digest):
                     raise
-        return found
+        return of_account
 
     def drawing(
         self, release_id: str, *, expected: int | None = None, priors: Mapping[str, str] | None = None
@@ -171,7 +172,7 @@ class Charges(Part):
         """Record, before the first random bit, that noise is about to be drawn; return the new fence.
 
         The caller must hold the release (:func:`tabularium.ledger.measurement.release_lock.hold`): a charge
-        that is already in ``drawing`` gets the next fence, which shuts out whoever had the one before.
+        that is already in ``drawing`` gets the next fence, which shuts out the holder of the one before.
 
         ``expected``: the fence that the caller saw (0 while reserved): if it has moved on, nothing is
         written. ``priors``: as for :meth:`reserve`. What is drawn in part is spent, and is finished whatever
@@ -288,9 +289,9 @@ class Charges(Part):
     ) -> Charge:
         """Begin a release that is made from an earlier one's measurements; the same again changes nothing.
 
-        A mistake in post-processing, formats or titles is mended so. Nothing is drawn, so the charge is of
+        This corrects a mistake in post-processing, formats or titles. Nothing is drawn, so the charge is of
         nothing (post-processing; Dwork and Roth 2014, Proposition 2.1). An officer approves its spec, as of
-        every revision: whoever can run releases must not publish a second view of the same numbers unseen.
+        every revision: an operator must not publish a second view of the same numbers unseen.
         Only what was published can be the source, withdrawn or not.
 
         It is ``measured`` at once, with the fence and the digest of those measurements.
@@ -397,11 +398,11 @@ def _require_offered(
     if charge is not None and charge.state != "reserved":
         return
     for release, certificate in priors.items():
-        found = queries.charge(connection, release)
-        if found is None or (found.state, found.publication_digest) != ("published", certificate):
+        known = queries.charge(connection, release)
+        if known is None or (known.state, known.publication_digest) != ("published", certificate):
             what = "the ledger has not published a release of this certificate"
             hint = "name a release that this ledger published, its folder as it was"
-        elif (gone := queries.withdrawal(connection, found.account, release)) is not None:
+        elif (gone := queries.withdrawal(connection, known.account, release)) is not None:
             what = f"this release was withdrawn on {gone.at[:10]}: {gone.reason}"
             hint = "name the release that stands for it now, or remove prior"
         else:
@@ -417,11 +418,11 @@ def _require_offered(
 
 
 def require_active_release_key(books: IndexedBooks, key: str) -> None:
-    """Refuse a key for releases with which nothing may be published any more."""
+    """Refuse a key for releases that may not publish any more."""
     known = books.release_keys.get(key)
     if known is None or not known.active:
         raise NotApproved(
             "the key for releases that signed it was revoked meanwhile",
             where=f"key {key}",
-            hint="run again: it is signed anew, with a key that is enrolled; its noise and its charge stay",
+            hint="run again: it is signed again, with a key that is enrolled; its noise and its charge stay",
         )

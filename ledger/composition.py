@@ -1,4 +1,4 @@
-"""What charges cost together: in sequence, or in parallel where that is allowed.
+"""Composition of charges: in sequence, or in parallel where that is allowed.
 
 In sequence the amounts add up: ε by basic composition, ρ by Bun and Steinke 2016, Lemma 1.7. In parallel,
 over the parts of one *assignment* of privacy units to parts, a unit loses only what the parts that hold it
@@ -18,7 +18,7 @@ from fractions import Fraction
 from heapq import nlargest
 from typing import TypeVar
 
-from tabularium.ledger import names
+from tabularium.ledger.names import check_label
 from tabularium.ledger.records import NOTHING, Quanta
 from tabularium.ledger.refusals import BadValue
 
@@ -32,7 +32,7 @@ Parts = tuple[int, dict[str, Quanta]]
 
 @dataclass(frozen=True)
 class Partition:
-    """Which part of which assignment a release is about.
+    """The part of an assignment that a release is about.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Partition:
                 where="assignment",
                 hint="give the digest of the rule that assigns units to parts",
             )
-        names.check_label(self.part, field="part")
+        check_label(self.part, field="part")
         count = self.contributions
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= LARGEST_CONTRIBUTIONS:
             raise BadValue(

@@ -2,7 +2,7 @@
 
 An entry is canonical JSON. It holds its own number (``seq``), the hash of the entry before (``prev``), the
 time, and everything there is to know about the account or charge after it, running sums included. Its hash
-is the SHA-256 of that text. Whoever alters, drops or reorders an entry must therefore rewrite all that
+is the SHA-256 of that text. To alter, drop or reorder an entry is therefore to rewrite all that
 follow, and then the last hash differs from the heads that stand in certificates and in the witness file.
 
 Each kind of event is one class, and each field is declared once: its type, whether the signature leaves it
@@ -33,7 +33,7 @@ from tabularium.ledger.terms import validate_terms
 
 #: Every entry says which format it has, so that a later release can tell.
 FORMAT = 1
-#: How far ahead of a reader's clock an entry may be: one of the year 2999 stops whoever comes after it.
+#: How far ahead of a reader's clock an entry may be: one of the year 2999 would stop all that come after it.
 LONGEST_LEAD = timedelta(days=1)
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
@@ -98,7 +98,7 @@ def next_time(now: datetime, last: str, tolerance: timedelta | None) -> str:
 
 
 class Mark(Enum):
-    """What is declared of a field beside its type."""
+    """What is declared of a field besides its type."""
 
     UNSIGNED = "no signature covers it"
     SET_BY_A_STEP = "one of a charge's steps sets it; what has no such mark never changes"
@@ -118,10 +118,10 @@ def _line(longest: int) -> AfterValidator:
 
 
 def _time(value: str) -> str:
-    found = _TIME.fullmatch(value)
-    if found is None:
+    match = _TIME.fullmatch(value)
+    if match is None:
         raise ValueError
-    _day(found[1], field="at")
+    _day(match[1], field="at")
     return value
 
 
@@ -229,17 +229,17 @@ class Event(_Strict):
 
     @classmethod
     def marks(cls) -> dict[str, set[Mark]]:
-        """Return the marks of each field that an entry of this kind may have beside the chain's own."""
+        """Return the marks of each field that an entry of this kind may have besides the chain's own."""
         groups = dict(OPTIONAL_GROUPS.values())
-        found: dict[str, set[Mark]] = {}
+        result: dict[str, set[Mark]] = {}
         for name, field in cls.model_fields.items():
             marks = {mark for mark in field.metadata if isinstance(mark, Mark)}
             if name not in groups:
-                found[name] = marks
+                result[name] = marks
                 continue
             for part, inner in groups[name].model_fields.items():
-                found[part] = marks | {mark for mark in inner.metadata if isinstance(mark, Mark)}
-        return {name: marks for name, marks in found.items() if name not in Event.model_fields}
+                result[part] = marks | {mark for mark in inner.metadata if isinstance(mark, Mark)}
+        return {name: marks for name, marks in result.items() if name not in Event.model_fields}
 
     @classmethod
     def about(cls, fields: Mapping[str, Any]) -> tuple[object, ...]:
@@ -358,8 +358,8 @@ class Opening(_OfAccount):
 
     @model_validator(mode="after")
     def _may_be_agreed(self) -> Opening:
-        found = validate_terms(self.terms)
-        if (self.of_several is not None) != ("approvals" in found.fields()):
+        terms = validate_terms(self.terms)
+        if (self.of_several is not None) != ("approvals" in terms.fields()):
             raise BadValue("is not written where one officer suffices", where="approvals")
         return self
 
@@ -431,7 +431,8 @@ class Revocation(_Signed):
 class SpecApproval(_OfAccount, _Signed):
     """An officer approves a spec, up to an amount if one is named.
 
-    It is of one product, unless it was approved by its digest in an account whose products are all alike.
+    It is of one product, unless it was approved by its digest in an account that treats all products the
+    same.
     """
 
     SUBJECTS = {"spec_digest": "{spec_digest}"}
@@ -573,8 +574,8 @@ KINDS: Mapping[str, type[Event]] = {
     "restored": LedgerRestored,
     "confirmed": Confirmed,
 }
-#: What favours spending: whoever's clock is behind may not write it. What only records, tightens or stops
-#: must not fail for a clock.
+#: What favours spending: a writer whose clock is behind may not write it. What only records, tightens or
+#: stops must not fail for a clock.
 IN_TIME = frozenset(
     (
         *("account", "acceptance", "approval", "attempts", "disjoint", "drawing"),
@@ -599,9 +600,9 @@ COLUMNS = ("kind", "account", "release_id", "product", "period", "subject", "par
 
 
 def columns(body: Mapping[str, Any]) -> tuple[str | None, ...]:
-    """Return what the columns :data:`COLUMNS` must hold beside an entry that says ``body``."""
-    found = {"account": "", **body, "subject": subject_of(body)}
-    return tuple(found.get(name) for name in COLUMNS)
+    """Return what the columns :data:`COLUMNS` must hold for an entry with this ``body``."""
+    indexed = {"account": "", **body, "subject": subject_of(body)}
+    return tuple(indexed.get(name) for name in COLUMNS)
 
 
 def subject_of(body: Mapping[str, Any]) -> str | None:
@@ -629,7 +630,7 @@ def event_of(body: dict[str, Any]) -> Event:
     try:
         return event.model_validate(_grouped(body))
     except ValidationError as error:
-        named = {str(name) for found in error.errors() for name in found["loc"]}
+        named = {str(name) for problem in error.errors() for name in problem["loc"]}
         known = {*event.marks(), *Event.model_fields}
         field = min(named & known, default="")  # never a name that only the entry has
     except BadValue as error:
@@ -653,6 +654,6 @@ def _grouped(body: dict[str, Any]) -> dict[str, Any]:
         if name in body:
             raise BadValue("is a name of the event alone", where=name)
         if field in body:
-            part = {each: body[each] for each in group.model_fields if each in body}
-            body = {each: value for each, value in body.items() if each not in part} | {name: part}
+            part = {name: body[name] for name in group.model_fields if name in body}
+            body = {name: value for name, value in body.items() if name not in part} | {name: part}
     return body

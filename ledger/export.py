@@ -64,10 +64,10 @@ def export(ledger: Ledger, path: Path) -> Head:
         with draft.open("xb") as file:
             draft.chmod(0o600)
             check, head, bad = sha256(), EMPTY, 0
-            for line, last, whole in _lines(ledger):
+            for line, last, complete in _lines(ledger):
                 check.update(line)
                 file.write(line)
-                head, bad = last, bad or (0 if whole else last.seq)
+                head, bad = last, bad or (0 if complete else last.seq)
             file.write(_last_line(head, check.hexdigest()))
             file.flush()
             os.fsync(file.fileno())
@@ -127,7 +127,7 @@ def restore(
     (:meth:`tabularium.ledger.Ledger.confirm`).
 
     ``scratch``: whether it is to be thrown away, as in a drill: then second witnesses are neither asked nor
-    told, and nothing is added.
+    reported, and nothing is added.
 
     Raises ``ChainBroken``: as :func:`verify_export`; nothing is written then. Raises ``Conflict`` if the
     database holds entries.
@@ -259,7 +259,7 @@ def migrate(url: str | URL, *, wait: float = WAIT_SECONDS) -> Migrated:
         if database.fault == NOT_A_LEDGER:
             raise StorageFailed("is not a ledger", where=database.name, hint="check the URL")
         with database.write() as connection:
-            found = verify_rows(connection)
+            state = verify_rows(connection)
             heads = backend.open_witness().heads(queries.first_hash(connection))
             lacking = next((head for head in heads if not queries.holds(connection, head)), None)
             if lacking is not None:
@@ -269,6 +269,6 @@ def migrate(url: str | URL, *, wait: float = WAIT_SECONDS) -> Migrated:
                     hint="restore the newest backup, then migrate that",
                 )
             backend.guard(connection)
-            return Migrated(found, backend.guard_fault(connection))
+            return Migrated(state, backend.guard_fault(connection))
     finally:
         database.close()

@@ -37,7 +37,7 @@ def statement(ledger: str, kind: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def is_signed(public_key: str, signature: str, ledger: str, kind: str, fields: Mapping[str, Any]) -> bool:
-    """Whether ``signature`` is that of ``fields`` under ``public_key`` (both hexadecimal)."""
+    """Whether ``signature`` signs ``fields`` under ``public_key`` (both hexadecimal)."""
     if not (_KEY.fullmatch(public_key) and _SIGNATURE.fullmatch(signature)):
         return False
     try:
@@ -49,7 +49,7 @@ def is_signed(public_key: str, signature: str, ledger: str, kind: str, fields: M
 
 
 def can_sign(public_key: str) -> bool:
-    """Whether a public key (hexadecimal) can only be signed for by whoever has the private one.
+    """Whether a public key (hexadecimal) can only be signed for with the private one.
 
     For a point of small order signatures are known that fit every statement. With the curve
     -x² + y² = 1 + dx²y², the order divides 8 just where y is 0, 1 or -1, or dy⁴ + 2y² = 1: then doubling the

@@ -1,4 +1,4 @@
-"""What a name, a digest or a reason in the ledger may look like."""
+"""Forms of names, digests and reasons in the ledger."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 def check_label(value: object, *, field: str, longest: int = LONGEST_NAME) -> str:
     """Return ``value`` if it is one printable line in Unicode's composed form, else raise ``BadValue``.
 
-    Two names that look alike must be alike: no control characters, no blanks at the ends, NFC only.
+    Two names that look the same must be the same: no control characters, no blanks at the ends, NFC only.
     """
     if not isinstance(value, str):
         raise BadValue(f"is of the kind {type(value).__name__}", where=field, hint="give text")
@@ -43,7 +43,7 @@ def check_text(value: object, *, field: str) -> str:
 
 
 def is_valid_stored_label(value: str, longest: int) -> bool:
-    """Whether a line may stand in the ledger, whoever reads it.
+    """Whether a line may stand in the ledger, for any reader.
 
     What is printable grows with each edition of Unicode, and so with the reader's Python: a character that it
     does not know yet is taken. :func:`check_label` is for what is written now.
@@ -58,7 +58,7 @@ def is_valid_stored_label(value: str, longest: int) -> bool:
 
 
 def release_id(value: object) -> str:
-    """Return ``value`` if it can name a charge, a lock and a folder alike, else raise ``BadValue``."""
+    """Return ``value`` if it can name a charge, a lock and a folder, else raise ``BadValue``."""
     if not (isinstance(value, str) and _RELEASE.fullmatch(value)):
         raise BadValue(
             "is not 1 to 128 letters, digits, dots, dashes or underscores that begin with a letter or digit",

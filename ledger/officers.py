@@ -1,4 +1,4 @@
-"""What disclosure officers decide, each signed: keys, specs, attempts, drafts, withdrawals and populations.
+"""Signed decisions of disclosure officers: keys, specs, attempts, drafts, withdrawals and populations.
 
 Every decision is one entry: what its kind says, what its signature covers, and how many decisions on the
 same thing came before it (its turn) is declared in :mod:`tabularium.ledger.events`. The same decision again
@@ -55,8 +55,8 @@ class Officers(Part):
     def enrol_key(self, public_key: str, *, officer: str, by: Ed25519PrivateKey) -> Key:
         """Enrol an officer's public key (32 bytes, hexadecimal), signed by a key that is enrolled.
 
-        The first key, and one that is enrolled while none is active, signs for itself: whoever sets up the
-        ledger vouches for it. Enrol two, so that the loss of one can be mended.
+        The first key, and one that is enrolled while none is active, signs for itself: the person who sets up
+        the ledger vouches for it. Enrol two, in case one is lost.
         """
         officer = names.check_label(officer, field="officer")
         key = self._enrol("key", public_key, by, officer=officer)
@@ -74,7 +74,7 @@ class Officers(Part):
     def enrol_release_key(self, public_key: str, *, agency: str, by: Ed25519PrivateKey) -> ReleaseKey:
         """Enrol a key with which the ``agency`` signs releases (32 bytes, hexadecimal).
 
-        It may sign from then on; a key that is enrolled already goes on beside it. Its private half lies
+        It may sign from then on; keys that are enrolled already stay valid. Its private half lies
         where releases are published.
         """
         agency = names.check_label(agency, field="agency")
@@ -138,7 +138,7 @@ class Officers(Part):
         one was taken back; ``signers`` of what is returned are those.
 
         ``amount``: the most that one charge for it may cost; ``None`` for any. ``product``: the spec's; the
-        approval is for this product alone. It may be ``None`` only where no product asks for more officers
+        approval is for this product only. It may be ``None`` only where no product asks for more officers
         than the account.
         """
         return self._decide_on_spec("approval", account, spec_digest, by, amount, reason, product)
@@ -171,10 +171,10 @@ class Officers(Part):
                 text = None if most is None else amounts.text(most)
                 fields = {"account": terms.name, "amount": text, "reason": reason, "spec_digest": digest}
                 append.append(kind, fields | ({"for_product": product} if kind == "approval" else {}), by)
-        found = self.approval(terms.name, digest)
-        if found is None:
+        approval = self.approval(terms.name, digest)
+        if approval is None:
             raise NotApproved("is not approved", where=f"spec {digest}", hint="approve it again")
-        return found
+        return approval
 
     def approval(self, account: str, spec_digest: str) -> Approval | None:
         """Return the last word on a spec in an account, with all whose approvals stand together with it.
@@ -204,7 +204,7 @@ class Officers(Part):
             return charge.fence + ATTEMPTS
 
     def ask_for_evidence(self, charge: Charge, *, by: Ed25519PrivateKey, reason: str | None = None) -> None:
-        """Record that an officer asks from which input a release was made."""
+        """Record that an officer inquires about the input of a release."""
         reason = None if reason is None else _reason(reason)
         with self._appending() as append:
             fields = {"account": charge.account, "of_release": charge.release_id, "reason": reason}
@@ -252,7 +252,7 @@ class Officers(Part):
                 return known
             rules.require_active(append.books, signer)
             officer = append.books.keys[signer].officer
-            if officer in {each.officer for each in known.acceptances}:
+            if officer in {acceptance.officer for acceptance in known.acceptances}:
                 return known
             left = known.needed - len(known.acceptances) - 1
             fields = {
@@ -294,11 +294,11 @@ class Officers(Part):
             ended = queries.withheld(connection, get_account(connection, account).name)
             return [
                 Withheld(
-                    *(each.release_id, each.product, each.period, _cost(connection, each)),
+                    *(charge.release_id, charge.product, charge.period, _cost(connection, charge)),
                     criterion=criterion,
                     consulted=consulted,
                 )
-                for each, criterion, consulted in ended
+                for charge, criterion, consulted in ended
             ]
 
     def withdraw(self, release_id: str, *, reason: str, by: Ed25519PrivateKey) -> Withdrawal:
@@ -334,7 +334,7 @@ class Officers(Part):
     ) -> Separation:
         """Say that nobody is in both populations; or, with ``disjoint`` false, withdraw what was said.
 
-        It holds while its key is enrolled. Where nobody has said so, whoever is in one population may be in
+        It holds while its key is enrolled. Unless this is declared, a member of one population may be in
         the other too, and what both lose is added. The same said again by the same key is no new entry.
         """
         population, other = sorted(
@@ -392,9 +392,11 @@ def _reason(reason: str) -> str:
 
 def _cost(connection: Connection, ended: Charge) -> Fraction:
     """Return what a release cost: all charges for its spec, which has its period and product in it."""
-    names_of_all = [each.release_id for each in reserved_for(connection, ended.account, ended.spec_digest)]
+    names_of_all = [
+        charge.release_id for charge in reserved_for(connection, ended.account, ended.spec_digest)
+    ]
     charges = (known_charge(connection, name) for name in names_of_all)
-    return sum((each.amount for each in charges if each.state != "voided"), Fraction(0))
+    return sum((charge.amount for charge in charges if charge.state != "voided"), Fraction(0))
 
 
 def _in_review(append: Append, release_id: str, digest: str) -> tuple[Charge, Draft]:
@@ -407,7 +409,7 @@ def _in_review(append: Append, release_id: str, digest: str) -> tuple[Charge, Dr
 def _is_signed(stands: Approval, terms: Terms, signer: str) -> bool:
     """Whether an approval that stands has the signature of a key; refuse one more than it needs."""
     needed = terms.approvals_for(stands.product)
-    counted = {each.key: each.officer for each in stands.signed_by(needed)}
+    counted = {signer.key: signer.officer for signer in stands.signed_by(needed)}
     if len(counted) >= needed and signer not in counted:
         raise Conflict(
             f"is approved already by {', '.join(counted.values())}, and nobody else must sign it",

@@ -280,7 +280,7 @@ class Terms:
 
 
 _APART = ("name", *_AMOUNTS, "approvals", "approvals_by_product")
-_WORDS = tuple(each.name for each in fields(Terms) if each.name not in _APART)
+_WORDS = tuple(field.name for field in fields(Terms) if field.name not in _APART)
 
 
 @dataclass(frozen=True)
@@ -400,8 +400,8 @@ class Approval:
         return None if len(self.signed_by(needed)) >= needed else "signers"
 
     def signed_by(self, needed: int) -> tuple[Signer, ...]:
-        """Return who counts where so many officers must approve; of one alone, who approved last."""
-        return tuple(each for each in self.signers if needed > 1 or each.key == self.key)
+        """Return who counts where so many officers must approve; where one is enough, who approved last."""
+        return tuple(signer for signer in self.signers if needed > 1 or signer.key == self.key)
 
 
 @dataclass(frozen=True)
@@ -485,7 +485,7 @@ class Charge:
 
 
 #: The fields of a charge that an entry has; of these, those that it has only where they say something.
-_STATED = tuple(each.name for each in fields(Charge) if each.name not in ("state", "changed_at", "seq"))
+_STATED = tuple(field.name for field in fields(Charge) if field.name not in ("state", "changed_at", "seq"))
 _LEFT_OUT = ("group", "part", "contributions", "measurements_of")
 
 
@@ -599,7 +599,7 @@ class Draft:
         """
         if not self.accepted:
             return None
-        *others, last = (asdict(each) for each in self.acceptances)
+        *others, last = (asdict(signed) for signed in self.acceptances)
         return {**last, "with": others} if others else last
 
 
@@ -671,14 +671,14 @@ def release_keys_of(bodies: Iterable[Mapping[str, Any]]) -> dict[str, ReleaseKey
 
     ``bodies``: what entries of a verified chain say, in order.
     """
-    found: dict[str, ReleaseKey] = {}
+    keys: dict[str, ReleaseKey] = {}
     for body in bodies:
         if body["kind"] == "release_key":
             named = (body["key"], body["agency"], body["public_key"])
-            found[body["key"]] = ReleaseKey(*named, enrolled=body["seq"], since=body["at"])
-        elif body["kind"] == "revocation" and body["key"] in found:
-            found[body["key"]] = replace(found[body["key"]], revoked=body["seq"])
-    return found
+            keys[body["key"]] = ReleaseKey(*named, enrolled=body["seq"], since=body["at"])
+        elif body["kind"] == "revocation" and body["key"] in keys:
+            keys[body["key"]] = replace(keys[body["key"]], revoked=body["seq"])
+    return keys
 
 
 Body = Mapping[str, Any]
@@ -686,14 +686,14 @@ Body = Mapping[str, Any]
 
 def officer_keys_of(bodies: Iterable[Body]) -> dict[str, Key]:
     """Return every officer's key that entries tell of, by its name; other entries are passed over."""
-    found: dict[str, Key] = {}
+    keys: dict[str, Key] = {}
     for body in bodies:
         if body["kind"] == "key":
             named = (body["key"], body["officer"], body["public_key"], body["at"], body["by"])
-            found[body["key"]] = Key(*named)
-        elif body["kind"] == "revocation" and body["key"] in found:
-            found[body["key"]] = replace(found[body["key"]], revoked=body["seq"])
-    return found
+            keys[body["key"]] = Key(*named)
+        elif body["kind"] == "revocation" and body["key"] in keys:
+            keys[body["key"]] = replace(keys[body["key"]], revoked=body["seq"])
+    return keys
 
 
 def approval_of(decisions: Iterable[Body], keys: Mapping[str, Key], at: int | None = None) -> Approval | None:

@@ -1,4 +1,4 @@
-"""What the ledger refuses, and why.
+"""Errors of the ledger.
 
 ::
 
@@ -108,7 +108,7 @@ class StorageFailed(LedgerError):
 
 
 class NoLedger(StorageFailed):
-    """No ledger is there, and whoever asks only looks."""
+    """No ledger is there, and the caller only reads."""
 
 
 class MeasurementDamaged(LedgerError):

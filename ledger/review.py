@@ -145,7 +145,7 @@ class NotComposable:
 
 
 class ChargeGroup(NamedTuple):
-    """Charges of one account that count and are alike; ``number`` says how many they are."""
+    """Charges of one account that count and are the same; ``number`` says how many there are."""
 
     amount: Fraction
     year: str
@@ -161,12 +161,12 @@ def clusters(populations: Iterable[str], apart: Set[frozenset[str]]) -> list[lis
 
     The populations of one entity all share it, so no two of them are disjoint: they are in one cluster.
     """
-    found: list[list[str]] = []
+    result: list[list[str]] = []
     for name in dict.fromkeys(populations):
-        linked = [cluster for cluster in found if any({name, other} not in apart for other in cluster)]
-        found = [cluster for cluster in found if cluster not in linked]
-        found.append([*(other for cluster in linked for other in cluster), name])
-    return found
+        linked = [cluster for cluster in result if any({name, other} not in apart for other in cluster)]
+        result = [cluster for cluster in result if cluster not in linked]
+        result.append([*(other for cluster in linked for other in cluster), name])
+    return result
 
 
 class Reviewer:
@@ -196,7 +196,7 @@ class Reviewer:
 
         It may be in every data set of one cluster of populations, whose accounts compose in sequence; each
         cluster has views of its own, and an entity's total is the largest. An entity with accounts of both
-        relations has a view of the add-remove ones alone, and one of all its accounts under ``"replace"``:
+        relations has a view of only the add-remove ones, and one of all its accounts under ``"replace"``:
         that is its total. The years and products are plain sums of the amounts, ε or ρ as their accounts
         have them, under the view's relation.
         """
@@ -209,27 +209,27 @@ class Reviewer:
                 accounts = [account for account in all_of_it if account.population in populations]
                 alone = [account for account in accounts if account.relation == "add-remove"]
                 if alone:
-                    whole = len(alone) == len(accounts)
-                    views.append(self._unit(unit, populations, "add-remove", alone, delta, whole))
+                    complete = len(alone) == len(accounts)
+                    views.append(self._unit(unit, populations, "add-remove", alone, delta, complete))
                 if len(alone) < len(accounts):
                     views.append(self._unit(unit, populations, "replace", accounts, delta, True))
         return views
 
     def not_composable(self) -> list[NotComposable]:
         """Return the different entities of populations that are one or may overlap."""
-        accounts, found = self._accounts(), []
+        accounts, result = self._accounts(), []
         for populations in self._clusters(accounts):
             units = dict.fromkeys(account.unit for account in accounts if account.population in populations)
             if len(units) > 1:
-                found.append(NotComposable([*units], populations))
-        return found
+                result.append(NotComposable([*units], populations))
+        return result
 
     def _accounts(self) -> list[Account]:
         return [account for account in self._ledger.accounts() if not account.retired]
 
     def _clusters(self, accounts: Iterable[Account]) -> list[list[str]]:
-        declared = [each for each in self._ledger.separations() if each.holds]
-        apart = {frozenset((each.population, each.other)) for each in declared}
+        declared = [separation for separation in self._ledger.separations() if separation.holds]
+        apart = {frozenset((separation.population, separation.other)) for separation in declared}
         return clusters((account.population for account in accounts), apart)
 
     def _charges(self, name: str) -> list[ChargeGroup]:
@@ -238,7 +238,7 @@ class Reviewer:
         return self._read[name]
 
     def _epsilon(self, losses: Losses, delta: Fraction) -> float:
-        """Compose losses of which there are many: equal ones are one event, repeated."""
+        """Compose many losses: equal ones are one event, repeated."""
         asked = frozenset((kind, amount, number) for (kind, amount), number in losses.items()), delta
         if asked not in self._known:
             events = [event for loss, number in losses.items() for event in [_event(*loss)] * number]
@@ -252,7 +252,7 @@ class Reviewer:
         relation: str,
         accounts: list[Account],
         delta: Fraction,
-        whole: bool,
+        complete: bool,
     ) -> UnitView:
         losses: Losses = Counter()
         sums: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
@@ -278,7 +278,7 @@ class Reviewer:
             rho=sum(rhos, Fraction(0)),
             epsilon=self._epsilon(losses, delta),
             delta=delta,
-            whole=whole,
+            whole=complete,
             **{scope: dict(sums[scope]) for scope in ("years", "products", "years_rho", "products_rho")},
         )
 
@@ -291,16 +291,16 @@ def _relation_factor(account: Account, relation: str) -> int:
 
 def _counted(steps: Iterable[Charge]) -> list[ChargeGroup]:
     """Count charges that were reserved, less those that were voided."""
-    found: Counter[tuple[int, int, str, str, str | None, str | None, int]] = Counter()
+    groups: Counter[tuple[int, int, str, str, str | None, str | None, int]] = Counter()
     for step in steps:
         alike = (  # a fraction itself takes long to be looked up
             *(step.amount.numerator, step.amount.denominator, step.reserved_at[:4], step.product),
             *(step.group, step.part, step.contributions or 1),
         )
-        found[alike] += -1 if step.state == "voided" else 1
+        groups[alike] += -1 if step.state == "voided" else 1
     return [
         ChargeGroup(Fraction(top, under), year, product, group, part, bound, number)
-        for (top, under, year, product, group, part, bound), number in found.items()
+        for (top, under, year, product, group, part, bound), number in groups.items()
         if number
     ]
 
@@ -343,7 +343,7 @@ def composed(definition: str, amount: Fraction, number: int, delta: Fraction) ->
 
 
 class _Release(Event):
-    """An event that stands for many alike: what it costs is worked out once."""
+    """An event that stands for several equal ones: its cost is worked out once."""
 
     @cached_property
     def epsilon(self) -> Fraction | None:

@@ -6,7 +6,7 @@ which cannot be an old one used again.
 
 Each rule stands here once, for who appends and for who reads the chain. It raises
 :class:`tabularium.ledger.refusals.RuleBroken`, which has the words for either: the rule, that verification
-names with the number of the entry, and the refusal with its hint, for whoever asked for the entry.
+names with the number of the entry, and the refusal with its hint, for the caller.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NoReturn
 
-from tabularium.ledger import amounts, composition, events
+from tabularium.ledger import composition, events
 from tabularium.ledger import keys as signing
+from tabularium.ledger.amounts import parse_amount
 from tabularium.ledger.books import AccountState, Books, ChargeState, Measurement, RunningSums
 from tabularium.ledger.events import OF_SPECS, ChargeStep, subject
 from tabularium.ledger.records import (
@@ -87,14 +88,14 @@ def apply(books: Books, event: events.Event) -> RunningSums:
 def require_sums(event: Any, after: RunningSums) -> None:
     """Refuse an entry that does not repeat the sums after it."""
     for scope, sums in after.sums.items():
-        place = event.in_parallel if scope == "part" else event
-        stated = getattr(place, f"{scope}_reserved"), getattr(place, f"{scope}_spent")
+        scoped = event.in_parallel if scope == "part" else event
+        stated = getattr(scoped, f"{scope}_reserved"), getattr(scoped, f"{scope}_spent")
         if stated != after.stated(sums):
             fail(f"has a wrong running sum of its {scope}")
 
 
 def follow(books: Books, event: Any) -> None:
-    """Hold an entry about an account against its step, its caps and its sums alone.
+    """Hold an entry about an account against only its step, its caps and its sums.
 
     It is what a few steps of an index tell; signatures, approvals and reviews are left to :func:`apply`.
     """
@@ -142,7 +143,7 @@ def _take_step(books: Books, entry: ChargeStep) -> tuple[_NeedsSignature | None,
         if entry.remade is None:
             require_open(books, account.terms, entry.at)
         require_approved(
-            *(books, account.terms, entry.spec_digest, amounts.parse_amount(entry.amount)),
+            *(books, account.terms, entry.spec_digest, parse_amount(entry.amount)),
             product=entry.product,
             exact=entry.exact,
             revises=entry.revises,
@@ -156,7 +157,7 @@ def _take_step(books: Books, entry: ChargeStep) -> tuple[_NeedsSignature | None,
 def _continued(books: Books, entry: ChargeStep) -> tuple[AccountState, ChargeState | None]:
     """Return the account and the charge, whose state and other fields must allow the step.
 
-    Most fields of a charge never change; each of the others is set by one step alone.
+    Most fields of a charge never change; each of the others is set by one step only.
     """
     account = require_account(books, entry.account)
     before, step = books.charge(entry.release_id), entry.kind
@@ -205,30 +206,30 @@ def _before_the_first(books: Books, entry: ChargeStep) -> ChargeState:
 
 def require_source(books: Books, release: str, account: str, product: str, period: str) -> Measurement:
     """Return what was measured for a release, if another one of the account may be made from it."""
-    found, where = books.measurement(release), f"release {release}"
+    source, where = books.measurement(release), f"release {release}"
     refusal: LedgerError
-    if found is None:
+    if source is None:
         refusal = unknown_release(release)
-    elif found.made_from is not None:
+    elif source.made_from is not None:
         refusal = WrongState(
             "has no measurements of its own: it was itself made from another's",
             where=where,
-            hint=f"name that one: {found.made_from}",
+            hint=f"name that one: {source.made_from}",
         )
-    elif (found.account, found.product, found.period) != (account, product, period):
+    elif (source.account, source.product, source.period) != (account, product, period):
         refusal = WrongState(
-            f"is of account {found.account}, product {found.product}, period {found.period}",
+            f"is of account {source.account}, product {source.product}, period {source.period}",
             where=where,
             hint="name a release of the same account, product and period: tabularium ledger show",
         )
-    elif found.state != "published":
+    elif source.state != "published":
         refusal = WrongState(
-            f"is {found.state}, and only what was published is made again from its measurements",
+            f"is {source.state}, and only what was published is made again from its measurements",
             where=where,
-            hint="publish it first" if found.state == "measured" else "publish a revision with a charge",
+            hint="publish it first" if source.state == "measured" else "publish a revision with a charge",
         )
     else:
-        return found
+        return source
     fail("is made from measurements of what was not published for its product and period", refusal)
 
 
@@ -314,7 +315,7 @@ def another_is_open(
     itself (``review``) evades one of its own spec as well.
     """
     specs = books.reviewed(account, product, period)
-    return any(each.open for spec, each in specs.items() if spec != spec_digest or not review)
+    return any(reviewed.open for spec, reviewed in specs.items() if spec != spec_digest or not review)
 
 
 def attempts_allowed(books: Books, account: str, release: str) -> int:
@@ -424,19 +425,19 @@ def _require_within_caps(
 
 def require_charge(books: Books, release: str) -> ChargeState:
     """Return a charge, or refuse what is about one that was never reserved."""
-    found = books.charge(release)
-    if found is None:
+    charge = books.charge(release)
+    if charge is None:
         fail("is about a release that was never charged", unknown_release(release))
-    return found
+    return charge
 
 
 def _of_account(books: Books, account: str, release: str) -> ChargeState:
     """Return a charge that must be the account's."""
     require_account(books, account)
-    found = require_charge(books, release)
-    if found.account != account:
+    charge = require_charge(books, release)
+    if charge.account != account:
         fail("is about a release that is not its account's")
-    return found
+    return charge
 
 
 def _inquire(books: Books, entry: events.InputInquiry) -> None:
@@ -463,10 +464,10 @@ def _draft(books: Books, account: str, product: str, release: str) -> Draft | No
 
 def _require_accepted(books: Books, account: AccountState, entry: ChargeStep) -> None:
     """Refuse to publish what is to be reviewed otherwise than as an officer has accepted it."""
-    own = _draft(books, entry.account, entry.product, entry.release_id)
-    if own is None and not entry.review:
+    own_draft = _draft(books, entry.account, entry.product, entry.release_id)
+    if own_draft is None and not entry.review:
         return
-    drafts = [own] if own is not None else _of_its_spec(books, entry)
+    drafts = [own_draft] if own_draft is not None else _of_its_spec(books, entry)
     accepted = {draft.digest for draft in drafts if draft.accepted}
     where = f"release {entry.release_id}"
     if not accepted:
@@ -476,7 +477,7 @@ def _require_accepted(books: Books, account: AccountState, entry: ChargeStep) ->
         laid_out = "is laid out as a draft" if drafts else "is to be reviewed"
         fail(
             "publishes what no officer has accepted"
-            if own is None
+            if own_draft is None
             else "ends a draft without an officer's decision",
             WrongState(
                 f"{laid_out}, and cannot become published unless {decides}",
@@ -524,8 +525,8 @@ def _require_no_draft(books: Books, entry: ChargeStep) -> None:
 
 def require_draft(books: Books, charge: ChargeState, release: str, digest: str) -> Draft:
     """Return the draft of a release, which must be the one of that digest."""
-    found = _draft(books, charge.account, charge.product, release)
-    if found is None:
+    draft = _draft(books, charge.account, charge.product, release)
+    if draft is None:
         fail(
             "decides on what waits for no review",
             WrongState(
@@ -534,8 +535,8 @@ def require_draft(books: Books, charge: ChargeState, release: str, digest: str) 
                 hint="its spec must ask for one: publication.review",
             ),
         )
-    require_same_draft(found, digest)
-    return found
+    require_same_draft(draft, digest)
+    return draft
 
 
 def require_same_draft(draft: Draft, digest: str) -> None:
@@ -581,7 +582,7 @@ def _accept(books: Books, entry: events.Acceptance) -> None:
     by = books.keys.get(entry.signed.by)
     if draft.accepted:
         fail("decides on what waits for no review")
-    if by is not None and by.officer in {each.officer for each in draft.acceptances}:
+    if by is not None and by.officer in {acceptance.officer for acceptance in draft.acceptances}:
         fail("accepts a draft a second time for one officer")
     left = draft.needed - len(draft.acceptances) - 1
     if (left or None) != (entry.still_to_sign and entry.still_to_sign.officers_left):
@@ -592,7 +593,7 @@ def _may_withhold(books: Books, entry: events.Withholding) -> None:
     """An officer withholds a draft that was not accepted, by one of its criteria."""
     charge = require_charge(books, entry.release_id)
     draft = require_draft(books, charge, entry.release_id, entry.draft)
-    if draft.accepted:  # until then one officer alone may withhold it
+    if draft.accepted:  # until then a single officer may withhold it
         fail(
             "withholds a draft that was accepted",
             WrongState(
@@ -631,15 +632,15 @@ def _withdraw(books: Books, entry: events.Withdrawing) -> None:
 
 def require_account(books: Books, name: str) -> AccountState:
     """Return an account about which entries may follow: it was opened, and not retired."""
-    found = books.account(name)
-    if found is None:
+    account = books.account(name)
+    if account is None:
         fail("names an account that was never opened", unknown_account(name))
-    if found.retired:
+    if account.retired:
         fail(
             "names an account that was retired, which nothing may follow",
             retired_account(name, key_option(books)),
         )
-    return found
+    return account
 
 
 def _open_account(books: Books, entry: events.Opening) -> _NeedsSignature | None:

@@ -8,7 +8,8 @@ from fractions import Fraction
 from math import ceil
 from typing import Literal
 
-from tabularium.ledger import amounts, names
+from tabularium.ledger import amounts
+from tabularium.ledger.names import check_label, day, one_of
 from tabularium.ledger.records import DEFINITIONS, MOST_APPROVALS, RELATIONS, SYMBOLS, Terms
 from tabularium.ledger.refusals import BadAmount, BadValue, UnitMismatch
 from tabularium.mechanisms.accounting import PrivacyLoss
@@ -17,17 +18,17 @@ from tabularium.mechanisms.accounting import PrivacyLoss
 def validate_terms(terms: Terms) -> Terms:
     """Return terms whose values are of the right kind and fit one another, amounts as exact fractions.
 
-    The account's name and its unit are for whoever writes or reads them to judge: they never change.
+    The account's name and its unit never change.
 
     Raises ``BadAmount`` if the quantum is not 1/q, a cap is not a positive multiple of it, or δ is missing,
     needless or not below one. Raises ``BadValue`` if a word is none of those there are, a day is none, the
     account would close before it opens, or no such number of officers can be asked for.
     """
     step = amounts.quantum(terms.quantum)
-    found = replace(
+    merged = replace(
         terms,
-        relation=names.one_of(terms.relation, RELATIONS, field="relation"),
-        definition=names.one_of(terms.definition, DEFINITIONS, field="definition"),
+        relation=one_of(terms.relation, RELATIONS, field="relation"),
+        definition=one_of(terms.definition, DEFINITIONS, field="definition"),
         cap=amounts.multiple(terms.cap, step, field="cap"),
         quantum=step,
         cap_per_period=_cap(terms.cap_per_period, step, "cap_per_period"),
@@ -40,9 +41,9 @@ def validate_terms(terms: Terms) -> Terms:
         approvals=_officers(terms.approvals, 1, "approvals"),
         approvals_by_product=_by_product(dict(terms.approvals_by_product), terms.approvals),
     )
-    if found.opens_on is not None and found.closes_on is not None and found.closes_on < found.opens_on:
+    if merged.opens_on is not None and merged.closes_on is not None and merged.closes_on < merged.opens_on:
         raise BadValue("is before opens_on", where="closes_on", hint="give a later day")
-    return found
+    return merged
 
 
 def raised(before: Terms, approvals: int, by_product: Mapping[str, int]) -> Terms:
@@ -61,7 +62,7 @@ def raised(before: Terms, approvals: int, by_product: Mapping[str, int]) -> Term
 
 
 def fewer_officers(where: str) -> BadValue:
-    """Return the refusal of terms by which fewer officers would have to sign."""
+    """Return the refusal of terms that would let fewer officers sign."""
     return BadValue("can be raised, not lowered", where=where, hint="open another account, with its own cap")
 
 
@@ -103,8 +104,10 @@ def _conversion(terms: Terms, amount: Fraction, asked: dict[str, str | None], di
             "protection under replace implies none under add-remove: charge an account with relation replace,"
             " or release under add-remove"
         )
-    own: Literal["pure", "zcdp"] = "zcdp" if (asked["definition"] or terms.definition) == "zcdp" else "pure"
-    loss = PrivacyLoss(amount, own)
+    definition: Literal["pure", "zcdp"] = (
+        "zcdp" if (asked["definition"] or terms.definition) == "zcdp" else "pure"
+    )
+    loss = PrivacyLoss(amount, definition)
     if "relation" in differing:
         loss = loss.for_unit(2)
     if "definition" in differing:
@@ -132,7 +135,7 @@ def _officers(value: object, least: int, where: str) -> int:
 
 def _by_product(numbers: Mapping[str, int], approvals: int) -> tuple[tuple[str, int], ...]:
     field = "approvals_by_product"
-    names_of_all = [names.check_label(name, field=field) for name in sorted(numbers)]
+    names_of_all = [check_label(name, field=field) for name in sorted(numbers)]
     return tuple((name, _officers(numbers[name], approvals + 1, field)) for name in names_of_all)
 
 
@@ -143,7 +146,7 @@ def _truth(value: object, field: str) -> bool:
 
 
 def _day(value: str | None, field: str) -> str | None:
-    return None if value is None else names.day(value, field=field)
+    return None if value is None else day(value, field=field)
 
 
 def _cap(value: Fraction | None, quantum: Fraction, field: str) -> Fraction | None:

@@ -1,4 +1,4 @@
-"""How a ledger is read and appended to: one consistent view, or the one right to append and the witness."""
+"""Transactions of a ledger: one consistent view to read, or the one right to append, with the witness."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 GUARD = "find out who did it, then put its guard back (see docs/how-to/mend-a-ledger.md)"
-#: Why a ledger that was put back accepts no entry, and what mends that.
+#: Why a restored ledger accepts no entry, and the hint.
 UNCONFIRMED = "it was put back from a backup, and nobody has said that its head is the newest"
 CONFIRM = (
     "hold it against the newest certificate, then say its head, as an officer with --key: "
@@ -79,8 +79,6 @@ class Append:
         ----------
         fields
             What it says, its running sums apart.
-        by
-            The key that signs it.
         in_time
             Whether the clock may not be behind; ``None``: as its kind needs it.
 
@@ -146,7 +144,7 @@ class Transactions:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Hold one consistent view of the entries; what a rule refuses is told with its hint."""
+        """Hold one consistent view of the entries; a rule's refusal comes with its hint."""
         with _refusing(), self.database.read() as connection:
             yield connection
 
@@ -187,7 +185,7 @@ class Transactions:
 
     def unconfirmed(self) -> str | None:
         """Return why no entry is accepted after it was put back from a backup, or ``None``."""
-        with suppress(ChainBroken), self.reading() as connection:  # who reads or appends will be told
+        with suppress(ChainBroken), self.reading() as connection:  # readers and writers will get the error
             return None if queries.unconfirmed(connection) is None else UNCONFIRMED
         return None
 
@@ -212,15 +210,15 @@ class Transactions:
         if fault == NOT_A_LEDGER:
             raise ChainBroken(fault, where=name, hint=RESTORE)
         with self.reading() as connection:
-            found = verify_rows(connection, latest(self.clock()))
+            state = verify_rows(connection, latest(self.clock()))
         if fault is not None:
             raise ChainBroken(
-                f"its {found.entries} entries are in order, but {fault}", where=name, hint=GUARD
+                f"its {state.entries} entries are in order, but {fault}", where=name, hint=GUARD
             )
         lacking = self.lacking(known_heads)
         if lacking is not None:
             raise ChainBroken(lacking, where=name, hint=RESTORE)
-        return in_time(found, name)
+        return in_time(state, name)
 
     def require_writable(self) -> None:
         """Raise ``ReadOnly`` if no entry is accepted."""

@@ -55,7 +55,7 @@ class Verification:
     Parameters
     ----------
     latest
-        The latest time that the reader's clock allows; the first entry after it is told of in the result.
+        The latest time that the reader's clock allows; the result names the first entry after it.
     """
 
     def __init__(self, latest: str = ANY_TIME) -> None:
@@ -157,12 +157,13 @@ def verify_rows(connection: Connection, latest: str = ANY_TIME) -> Verified:
     return verification.result()
 
 
-def in_time(found: Verified, where: str) -> Verified:
+def in_time(verified: Verified, where: str) -> Verified:
     """Return what was found in order, unless the clock that dated it, or the reader's, is wrong."""
-    if found.ahead is None:
-        return found
+    if verified.ahead is None:
+        return verified
     raise ChainBroken(
-        f"its {found.entries} entries are in order, but entry {found.ahead} is dated after this clock's day",
+        f"its {verified.entries} entries are in order, but entry {verified.ahead} is dated after this "
+        "clock's day",
         where=where,
         hint="look at this machine's clock first, then at who wrote that entry",
     )

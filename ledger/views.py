@@ -40,7 +40,7 @@ _PIECE = 500  # charges that are read at once
 _PIECES = {"yield_per": PAGE}  # how many rows are fetched, and held, at once
 _c = entries.c
 _ACCOUNT: ColumnElement[bool] = _c.account == bindparam("account")
-#: A range and an order that are those of one index alone: see
+#: A range and an order that one index alone answers: see
 #: :func:`tabularium.ledger.storage.queries.last`.
 _RANGE = (_c.account >= bindparam("account"), _c.account <= bindparam("account"))
 _NEWEST_FIRST = (_c.account.desc(), _c.seq.desc())
@@ -107,7 +107,7 @@ class Views(Part):
             return get_account(connection, name)
 
     def accounts(self) -> list[Account]:
-        """Return every account, in the order in which they were opened; refuses as :meth:`account` does."""
+        """Return every account, in order of opening; refuses as :meth:`account` does."""
         with self._reading() as connection:
             self._transactions.require_continued(connection)
             return [get_account(connection, name) for name in queries.account_names(connection)]
@@ -193,18 +193,18 @@ class Views(Part):
             latest = _entries(connection, _BACK, **asked, limit=most + 1)
             if len(latest) <= most:
                 return latest[::-1]
-            found = [*_entries(connection, _STATED, **asked), latest[0]]
-            first, last = found[0], found[-1]
+            entries = [*_entries(connection, _STATED, **asked), latest[0]]
+            first, last = entries[0], entries[-1]
             for step in range(1, most):
-                place = first.seq + step * (last.seq - first.seq) // most
-                found += _entries(connection, _AT_OR_BEFORE, **asked, place=place)
-        return sorted({entry.seq: entry for entry in found}.values(), key=lambda entry: entry.seq)
+                seq = first.seq + step * (last.seq - first.seq) // most
+                entries += _entries(connection, _AT_OR_BEFORE, **asked, place=seq)
+        return sorted({entry.seq: entry for entry in entries}.values(), key=lambda entry: entry.seq)
 
     def terms_before(self, account: str, entry: int) -> Terms | None:
         """Return an account's terms as they were before the entry of that number."""
         with self._reading() as connection:
             stated = _entries(connection, _STATED, **_named(account))
-        before = [found for found in stated if found.seq < entry] or stated[:1]
+        before = [earlier for earlier in stated if earlier.seq < entry] or stated[:1]
         return Terms.of(before[-1].body) if before else None
 
     def last_charges(self, account: str, number: int) -> list[Charge]:
@@ -213,19 +213,19 @@ class Views(Part):
         It reads the account's entries from the newest back, however many there are.
         """
         limit = 4 * number + _PIECE
-        found: dict[str, dict[str, Any]] = {}
+        result: dict[str, dict[str, Any]] = {}
         with self._reading() as connection:
             while True:
                 latest = _entries(connection, _BACK, **_named(account), limit=limit)
                 for body in (entry.body for entry in latest):
                     if "release_id" in body:
-                        found.setdefault(body["release_id"], body)
-                if len(found) >= number or len(latest) < limit:
+                        result.setdefault(body["release_id"], body)
+                if len(result) >= number or len(latest) < limit:
                     break
                 limit *= 4  # charges that moved often, or many entries that are about no charge
-        return [Charge.of(body) for body in list(found.values())[:number]][::-1]
+        return [Charge.of(body) for body in list(result.values())[:number]][::-1]
 
-    def each_charge(self, account: str) -> Iterator[Charge]:
+    def all_charges(self, account: str) -> Iterator[Charge]:
         """Go through an account's charges, the one that moved last at the end.
 
         It holds few of them in memory; a connection is held until it is done.
@@ -237,7 +237,7 @@ class Views(Part):
 
     def charges(self, account: str) -> list[Charge]:
         """Return an account's charges, the one that moved last at the end."""
-        return [*self.each_charge(account)]
+        return [*self.all_charges(account)]
 
     def charge_count(self, account: str) -> int:
         """Return how many charges an account ever had, those of nothing and voided ones too."""
@@ -251,16 +251,16 @@ class Views(Part):
         """
         asked = {**_named(account), "product": product, "before": period}
         with self._reading() as connection:
-            found = [*_charges(connection, _PUBLISHED, **asked)]
+            charges = [*_charges(connection, _PUBLISHED, **asked)]
             gone = {
-                each.publication_digest
-                for each in found
-                if withdrawal(connection, each.account, each.release_id)
+                charge.publication_digest
+                for charge in charges
+                if withdrawal(connection, charge.account, charge.release_id)
             }
-        return [charge for charge in found if charge.publication_digest not in gone]
+        return [charge for charge in charges if charge.publication_digest not in gone]
 
     def published_in(self, account: str, product: str, period: str) -> list[Charge]:
-        """Return a product's published charges for a period, in the order in which they were published."""
+        """Return a product's published charges for a period, in order of publication."""
         asked = {**_named(account), "product": product, "period": period}
         with self._reading() as connection:
             return [*_charges(connection, _PUBLISHED_IN, **asked)]
@@ -291,8 +291,8 @@ class Views(Part):
         The entry that says so never changes: who has the ledger finds the same figures for ever.
         """
         with self._reading() as connection:
-            found = connection.execute(_BEGINNING, {"release_id": names.release_id(release_id)}).scalar()
-            return None if found is None else _reservation(connection, checked_body(found))
+            text = connection.execute(_BEGINNING, {"release_id": names.release_id(release_id)}).scalar()
+            return None if text is None else _reservation(connection, checked_body(text))
 
 
 def books_of(connection: Connection) -> IndexedBooks:
@@ -302,11 +302,11 @@ def books_of(connection: Connection) -> IndexedBooks:
 
 def get_account(connection: Connection, name: str) -> Account:
     """Return an account as it stands, or raise ``UnknownAccount``."""
-    found = queries.account(connection, names.check_label(name, field="account"))
-    if found is None:
+    account = queries.account(connection, names.check_label(name, field="account"))
+    if account is None:
         raise unknown_account(name)
     require_continued(connection, queries.last_of_account(connection, name))
-    return found
+    return account
 
 
 def known_charge(connection: Connection, release_id: str) -> Charge:
@@ -339,8 +339,8 @@ def stale_fence(charge: Charge) -> StaleFence:
 def reserved_for(connection: Connection, account: str, spec_digest: str) -> Iterator[Charge]:
     """Go through the charges of an account that were reserved for a spec, as they were then."""
     named = re.sub(r"([\\%_])", r"\\\1", f'"spec_digest":{canonical_text(spec_digest)}')
-    found = _charges(connection, _RESERVED_FOR, account=account, named=f"%{named}%")
-    return (charge for charge in found if charge.spec_digest == spec_digest)
+    charges = _charges(connection, _RESERVED_FOR, account=account, named=f"%{named}%")
+    return (charge for charge in charges if charge.spec_digest == spec_digest)
 
 
 def is_paid(connection: Connection, account: str, spec_digest: str) -> bool:
@@ -376,7 +376,7 @@ def _reservation(connection: Connection, body: dict[str, Any]) -> Reservation:
     }
     # The charges of one release, its tallies' too, name one certificate.
     before = [checked_body(text) for text in connection.execute(_PUBLISHED_BEFORE, asked).scalars()]
-    published = {each["publication_digest"] for each in before if "measurements_of" not in each}
+    published = {body["publication_digest"] for body in before if "measurements_of" not in body}
     terms = Terms.of(checked_body(connection.execute(_TERMS_BEFORE, asked).scalar_one()))
     return Reservation(
         entry=entry,
@@ -392,8 +392,11 @@ def _reservation(connection: Connection, body: dict[str, Any]) -> Reservation:
 
 def _approved(connection: Connection, body: dict[str, Any], needed: int) -> Approved | None:
     """Return the approval that held: not withdrawn, and its key not revoked; with those of other officers."""
-    found = queries.approval(connection, body["account"], body["spec_digest"], body["seq"])
-    if found is None:
+    approval = queries.approval(connection, body["account"], body["spec_digest"], body["seq"])
+    if approval is None:
         return None
-    each = [Approved(signer.key, signer.entry, signer.at, found.amount) for signer in found.signed_by(needed)]
-    return replace(each[-1], others=tuple(each[:-1])) if each else None
+    signers = [
+        Approved(signer.key, signer.entry, signer.at, approval.amount)
+        for signer in approval.signed_by(needed)
+    ]
+    return replace(signers[-1], others=tuple(signers[:-1])) if signers else None

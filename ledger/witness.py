@@ -159,16 +159,14 @@ class Witness:
 
     Parameters
     ----------
-    place
-        The place's own file.
     chains
         The folder of the chains' files, if they are kept.
     wait
         Seconds to wait for other writers.
     """
 
-    def __init__(self, place: Path, chains: Path | None, wait: float) -> None:
-        self._place = HeadFile(place, wait)
+    def __init__(self, path: Path, chains: Path | None, wait: float) -> None:
+        self._file = HeadFile(path, wait)
         self._chains, self._wait = chains, wait
         self._of_chain: dict[str, HeadFile] = {}  # first entry -> its file
         self._prepared: str | None = None  # the chain whose file is known to be writable
@@ -209,12 +207,12 @@ class Witness:
 
     def keep(self) -> None:
         """Let the disk keep what this process has written."""
-        for file in (self._place, *self._of_chain.values()):
+        for file in (self._file, *self._of_chain.values()):
             file.keep()
 
     def _files(self, first: str) -> list[HeadFile]:
         if self._chains is None or first == GENESIS:
-            return [self._place]
+            return [self._file]
         if first not in self._of_chain:
             self._of_chain[first] = HeadFile(self._chains / f"chain-{first}.witness", self._wait)
-        return [self._place, self._of_chain[first]]
+        return [self._file, self._of_chain[first]]

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tabularium.mechanisms.accounting.transcript import Definition, Event, ratio
+from tabularium.mechanisms.arrays import LARGEST_COUNT
 from tabularium.mechanisms.channel import Channel
-from tabularium.mechanisms.channel.facade import facade
+from tabularium.mechanisms.channel.metered_channel import facade
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
     LinearMeasurement,
     NoisyCells,
@@ -30,8 +30,7 @@ class Mechanism(ABC):
 
     A mechanism gives two functions. ``draw`` sees the true counts and the channel, and returns only what
     came out of the channel. ``finish`` sees only that. It spends exactly what the channel holds. Of the
-    channel it sees a façade (``tabularium.mechanisms.channel.facade``): it cannot tell a release from an
-    audit.
+    channel it sees a façade (``channel.metered_channel.facade``): it cannot tell a release from an audit.
     """
 
     name: ClassVar[str]

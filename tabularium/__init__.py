@@ -21,20 +21,19 @@ if TYPE_CHECKING:
     from tabularium._books import open_ledger as open_ledger
     from tabularium._check import Check as Check
     from tabularium._check import check as check
-    from tabularium._decision import Decision as Decision
     from tabularium._diff import Changes as Changes
     from tabularium._diff import SpecDiff as SpecDiff
     from tabularium._diff import diff as diff
-    from tabularium._init import init as init
     from tabularium._officer import Decided as Decided
+    from tabularium._officer import Decision as Decision
     from tabularium._officer import NotAsShown as NotAsShown
     from tabularium._officer import Officer as Officer
     from tabularium._officer import officer as officer
     from tabularium._plan import Plan as Plan
     from tabularium._plan import plan as plan
     from tabularium._publish import publish as publish
+    from tabularium._publish import rehearse as rehearse
     from tabularium._published import Published as Published
-    from tabularium._rehearse import rehearse as rehearse
     from tabularium._release import Release as Release
     from tabularium._release import open as open
     from tabularium._research import Study as Study
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from tabularium._site import Site as Site
     from tabularium._site import site as site
     from tabularium._spec import Spec as Spec
+    from tabularium._spec import init as init
     from tabularium._spec import load as load
     from tabularium._table import Table as Table
     from tabularium._verdict import Verdict as Verdict
@@ -59,19 +59,16 @@ _HOLDERS = {
     "tabularium._answer": ("Answer",),
     "tabularium._books": ("Books", "Charged", "Forecast", "Point", "open_ledger"),
     "tabularium._check": ("Check", "check"),
-    "tabularium._decision": ("Decision",),
     "tabularium._diff": ("Changes", "SpecDiff", "diff"),
-    "tabularium._init": ("init",),
-    "tabularium._officer": ("Decided", "NotAsShown", "Officer", "officer"),
+    "tabularium._officer": ("Decided", "Decision", "NotAsShown", "Officer", "officer"),
     "tabularium._plan": ("Plan", "plan"),
-    "tabularium._publish": ("publish",),
+    "tabularium._publish": ("publish", "rehearse"),
     "tabularium._published": ("Published",),
-    "tabularium._rehearse": ("rehearse",),
     "tabularium._release": ("Release", "open"),
     "tabularium._research": ("Study", "mechanism"),
     "tabularium._series": ("Series", "series"),
     "tabularium._site": ("Site", "site"),
-    "tabularium._spec": ("Spec", "load"),
+    "tabularium._spec": ("Spec", "init", "load"),
     "tabularium._table": ("Table",),
     "tabularium._verdict": ("Verdict", "verify"),
     "tabularium.ledger.refusals": ("BudgetExhausted", "NotApproved"),
@@ -87,8 +84,8 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for."""
     if name not in _HOLDER:
         raise AttributeError(f"module 'tabularium' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOLDER[name]), name)
-    return found
+    value = globals()[name] = getattr(import_module(_HOLDER[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -19,10 +19,6 @@ class Answer(Shown):
 
     Attributes
     ----------
-    query
-        The question.
-    confidence
-        Of the intervals.
     table
         The table that it was answered from.
     is_rehearsal
@@ -65,7 +61,7 @@ class Answer(Shown):
     def advice(self) -> str:
         """Which of ``value`` and ``published`` to quote, in a sentence; empty where there is one of them.
 
-        Of a rehearsal nothing is to be quoted.
+        Nothing of a rehearsal is to be quoted.
         """
         return "" if self.is_rehearsal else advice(self._answer)
 
@@ -109,10 +105,10 @@ class Answer(Shown):
                 "published": row.published,
             }
             rows.append(groups | all_in_digits(numbers))
-        found = pd.DataFrame(rows)
-        for name in found.columns[: 2 * len(self._answer.headings)]:
-            found[name] = pd.Categorical(found[name], categories=list(dict.fromkeys(found[name])))
-        return found
+        frame = pd.DataFrame(rows)
+        for name in frame.columns[: 2 * len(self._answer.headings)]:
+            frame[name] = pd.Categorical(frame[name], categories=list(dict.fromkeys(frame[name])))
+        return frame
 
     def _headline(self) -> str:
         of = "REHEARSAL of made-up records: " if self.is_rehearsal else ""

@@ -13,12 +13,15 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from tabularium._shown import Shown
+from tabularium.ledger import Ledger
+from tabularium.ledger.amounts import parse_amount
+from tabularium.ledger.records import Charge, Key, Terms
 from tabularium.mechanisms.errors import InputError, TabulariumError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from tabularium._decision import Decision
+    from tabularium._officer import Decision
     from tabularium._published import Published
     from tabularium._release import Release
     from tabularium._waiting import Waiting
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 class Books(Shown):
     """The accounts of a ledger, as they stand when they are asked for. Nothing here changes them.
 
-    Each question opens the ledger anew. Who has many asks them inside ``with open_ledger() as books:``.
+    Each question opens the ledger again; ask many inside ``with open_ledger() as books:``.
     """
 
     @property
@@ -83,7 +86,7 @@ class Books(Shown):
 
     @property
     def warnings(self) -> list[str]:
-        """What whoever relies on this ledger should know: why it is read-only, that nobody witnesses it."""
+        """What a reader should know of this ledger: why it is read-only, that nobody witnesses it."""
         from tabularium.ledger.measurement.store import MeasurementStore
         from tabularium.ledger.witness import ALONE
 
@@ -91,8 +94,8 @@ class Books(Shown):
             return []
         with self._reading() as ledger:
             ledger.expect(MeasurementStore(self._home.measurements).heads())
-            found = [] if ledger.read_only is None else [f"This ledger is read-only: {ledger.read_only}"]
-            return found if ledger.witnessed_elsewhere else [*found, f"There is {ALONE}."]
+            lines = [] if ledger.read_only is None else [f"This ledger is read-only: {ledger.read_only}"]
+            return lines if ledger.witnessed_elsewhere else [*lines, f"There is {ALONE}."]
 
     @property
     def key_option(self) -> str:
@@ -120,7 +123,7 @@ class Books(Shown):
             try:
                 return ledger.account(name)
             except UnknownAccount:
-                known = ", ".join(each.name for each in ledger.accounts())
+                known = ", ".join(item.name for item in ledger.accounts())
         raise InputError("no such account", where=f"account {name}", hint=f"known are {known or 'none yet'}")
 
     def sums(self, account: str, *, by: Scope) -> dict[str, Usage]:
@@ -169,8 +172,15 @@ class Books(Shown):
         self.account(account)
         with self._reading() as ledger:
             rows = [
-                (each.release_id, each.product, each.period, each.amount, each.state, each.revises)
-                for each in ledger.each_charge(account)
+                (
+                    charge.release_id,
+                    charge.product,
+                    charge.period,
+                    charge.amount,
+                    charge.state,
+                    charge.revises,
+                )
+                for charge in ledger.all_charges(account)
             ]
         return pd.DataFrame(rows, columns=["release", "product", "period", "amount", "state", "revises"])
 
@@ -179,8 +189,6 @@ class Books(Shown):
 
         Parameters
         ----------
-        account
-            One alone.
         last
             How many charges of each, those that moved last; all unless said, and no field for none if 0.
 
@@ -191,24 +199,26 @@ class Books(Shown):
         """
         from tabularium.ledger.records import Usage
 
-        for each in self.accounts if account is None else [self.account(account)]:
+        for entry in self.accounts if account is None else [self.account(account)]:
             shown: dict[str, Any] = {
-                **each.terms.fields(),
-                "approvals": each.terms.approvals,
-                "approvals_by_product": dict(each.terms.approvals_by_product),
-                "cap": str(each.cap),
-                "retired": each.retired,
-                **Usage(each.reserved, each.spent).as_dict(),
-                "left": str(each.left),
-                "opened_at": each.opened_at,
-                "periods": {name: sums.as_dict() for name, sums in self.sums(each.name, by="period").items()},
+                **entry.terms.fields(),
+                "approvals": entry.terms.approvals,
+                "approvals_by_product": dict(entry.terms.approvals_by_product),
+                "cap": str(entry.cap),
+                "retired": entry.retired,
+                **Usage(entry.reserved, entry.spent).as_dict(),
+                "left": str(entry.left),
+                "opened_at": entry.opened_at,
+                "periods": {
+                    name: sums.as_dict() for name, sums in self.sums(entry.name, by="period").items()
+                },
                 "products": {
-                    name: sums.as_dict() for name, sums in self.sums(each.name, by="product").items()
+                    name: sums.as_dict() for name, sums in self.sums(entry.name, by="product").items()
                 },
             }
             if last != 0:
-                shown["charge_count"] = self.charge_count(each.name)
-                shown["charges"] = [charged.as_dict() for charged in self.charges(each.name, last=last)]
+                shown["charge_count"] = self.charge_count(entry.name)
+                shown["charges"] = [charged.as_dict() for charged in self.charges(entry.name, last=last)]
             yield shown
 
     def entries(self, account: str | None = None, *, last: int | None = None) -> Iterator[dict[str, Any]]:
@@ -216,8 +226,6 @@ class Books(Shown):
 
         Parameters
         ----------
-        account
-            Of one alone.
         last
             Only so many, the newest; all unless said.
 
@@ -230,17 +238,15 @@ class Books(Shown):
         if account is not None:
             self.account(account)
         with self._reading() as ledger:
-            found: Iterable[Entry] = ()
+            result: Iterable[Entry] = ()
             if last is None:
-                found = ledger.entries() if account is None else ledger.account_entries(account)
+                result = ledger.entries() if account is None else ledger.account_entries(account)
             elif last:
-                found = ledger.last_entries(last, account)
-            yield from (entry.body for entry in found)
+                result = ledger.last_entries(last, account)
+            yield from (entry.body for entry in result)
 
     def explain(self, entry: Mapping[str, Any]) -> list[str]:
         """Say in lines what an entry is about, what it changed, why it is there, and who signed it."""
-        from tabularium._entries import explained
-
         with self._reading() as ledger:
             signers = ledger.keys() if self._signers is None else self._signers
             if self._held is not None:
@@ -272,7 +278,7 @@ class Books(Shown):
 
         if delta is not None and not 0 < delta < 1:
             raise InputError("is not between 0 and 1", where="--delta", hint="write it like 1/1000000000")
-        names = [each.name for each in self.accounts if not each.retired]
+        names = [item.name for item in self.accounts if not item.retired]
         if account is not None:
             names = [self.account(account).name]
         with self._reading() as ledger:
@@ -298,16 +304,16 @@ class Books(Shown):
         from tabularium.ledger.amounts import parse_amount
 
         self.account(account)
-        found: list[Point] = []
+        points: list[Point] = []
         cap = Fraction(0)
         with self._reading() as ledger:
             for entry in ledger.course(account, most):
                 body = entry.body
                 cap = parse_amount(body["cap"]) if "cap" in body else cap
                 reserved, spent = parse_amount(body["account_reserved"]), parse_amount(body["account_spent"])
-                found.append(Point(datetime.fromisoformat(body["at"]), cap, reserved + spent, spent))
-        last = found[-1]
-        return [*found, replace(last, at=max(datetime.now(UTC), last.at))]
+                points.append(Point(datetime.fromisoformat(body["at"]), cap, reserved + spent, spent))
+        last = points[-1]
+        return [*points, replace(last, at=max(datetime.now(UTC), last.at))]
 
     def forecast(self, account: str) -> Forecast:
         """Say how far the budget of an account goes if every product costs again what its last period did.
@@ -320,14 +326,14 @@ class Books(Shown):
         last: dict[str, tuple[str, Fraction]] = {}
         with self._reading() as ledger:
             left = self.account(account).left
-            for charge in ledger.each_charge(account):
+            for charge in ledger.all_charges(account):
                 if charge.state == "voided":
                     continue
                 period, spent = last.get(charge.product, ("", Fraction(0)))
                 if charge.period >= period:  # periods are compared as text
                     spent = spent if charge.period == period else Fraction(0)
                     last[charge.product] = (charge.period, spent + charge.amount)
-        return Forecast(account, left, [(product, *each) for product, each in sorted(last.items())])
+        return Forecast(account, left, [(product, *forecast) for product, forecast in sorted(last.items())])
 
     def ahead(self, account: str) -> list[tuple[str, Foretold]]:
         """Return what becomes of the schedules of an account's products, if nothing of them changes.
@@ -335,7 +341,7 @@ class Books(Shown):
         Of each product that Prefect runs on a schedule for this home: until when the account pays for it, and
         what ten years of it come to. None where no Prefect API answers.
         """
-        from tabularium._paying import schedules_ahead
+        from tabularium._check import schedules_ahead
 
         return [] if self._home is None else list(schedules_ahead(self._home, account))
 
@@ -358,12 +364,11 @@ class Books(Shown):
 
         Parameters
         ----------
-        spec
-            The YAML file.
         period, revises, measurements_of
             As they are approved.
         folders
-            Copies of publication folders, beside those of the home: what is published there is compared with.
+            Copies of publication folders, besides those of the home: what is published there is compared
+            with.
 
         Raises
         ------
@@ -372,9 +377,9 @@ class Books(Shown):
         InputError
             Its account is not open.
         """
-        from tabularium._decision import Decision
+        from tabularium._officer import Decision
         from tabularium._waiting import approved_by
-        from tabularium.validations.spec.load import load_spec
+        from tabularium.validations.release_spec.load import load_spec
 
         loaded = load_spec(spec, period=period, revises=revises, measurements_of=measurements_of)
         account, of = self.account(loaded.spec.dataset), loaded.spec
@@ -403,10 +408,10 @@ class Books(Shown):
         from tabularium._published import releases_of
         from tabularium._release import open as open_release
 
-        for each in releases_of(ledger, product, self._home, [Path(folder) for folder in folders]):
-            if each.folder is not None:
+        for release in releases_of(ledger, product, self._home, [Path(folder) for folder in folders]):
+            if release.folder is not None:
                 with suppress(TabulariumError):
-                    return open_release(each.folder, verify=False)
+                    return open_release(release.folder, verify=False)
         return None
 
     def releases(self, product: str, *, folders: Sequence[str | os.PathLike[str]] = ()) -> list[Published]:
@@ -415,7 +420,7 @@ class Books(Shown):
         Parameters
         ----------
         folders
-            Copies of publication folders, beside those of the home: in each lies ``PRODUCT/PERIOD/RELEASE``.
+            Copies of publication folders, besides those of the home: in each lies ``PRODUCT/PERIOD/RELEASE``.
         """
         from tabularium._published import releases_of
 
@@ -425,13 +430,7 @@ class Books(Shown):
     def newest_releases(
         self, *, folders: Sequence[str | os.PathLike[str]] = ()
     ) -> list[tuple[Published, int]]:
-        """Return the newest release of each product, and how many releases it has; sorted by product.
-
-        Parameters
-        ----------
-        folders
-            As for :meth:`releases`.
-        """
+        """Return the newest release of each product, and how many releases it has; sorted by product."""
         from tabularium._published import newest_releases
 
         with self._reading() as ledger:
@@ -463,9 +462,9 @@ class Books(Shown):
 
         if self._home is not None:
             with suppress(TabulariumError):
-                own = Path(DraftLocation.of(self._home, release).draft)
-                if own.is_dir():
-                    return own
+                copy = Path(DraftLocation.of(self._home, release).draft)
+                if copy.is_dir():
+                    return copy
         charge = self.charged(release).charge
         places = [Path(folder) for folder in folders]
         return folder_of(release, charge.product, charge.period, None, places)
@@ -493,8 +492,8 @@ class Books(Shown):
         from tabularium._waiting import Waiting, Waits, waiting
 
         with self._reading() as ledger:
-            found, unknown = waiting(ledger, self._home)
-        frame = Waiting([astuple(each) for each in found], columns=[each.name for each in fields(Waits)])
+            rows, unknown = waiting(ledger, self._home)
+        frame = Waiting([astuple(row) for row in rows], columns=[field.name for field in fields(Waits)])
         frame.attrs["unknown"] = unknown
         return frame
 
@@ -505,7 +504,7 @@ class Books(Shown):
         import pandas as pd
 
         names = ["account", "cap", "spent", "reserved", "left"]
-        rows = [(each.name, each.cap, each.spent, each.reserved, each.left) for each in self.accounts]
+        rows = [(row.name, row.cap, row.spent, row.reserved, row.left) for row in self.accounts]
         return pd.DataFrame(rows, columns=names)
 
 
@@ -515,8 +514,6 @@ class Point:
 
     Attributes
     ----------
-    at
-        When, in UTC.
     cap, used, spent
         The cap, all that was reserved and spent of it, and what was spent.
     """
@@ -533,8 +530,6 @@ class Charged:
 
     Attributes
     ----------
-    charge
-        As the ledger has it.
     draft
         Of a release that was to be reviewed: its digest and criteria, and whether it is accepted.
     withdrawal
@@ -573,7 +568,7 @@ class Charged:
                 "criteria": list(draft.criteria),
                 "accepted": draft.accepted,
                 "officers": draft.needed,
-                "accepted_by": [each.officer for each in draft.acceptances],
+                "accepted_by": [acceptance.officer for acceptance in draft.acceptances],
             },
             "withdrawn": gone
             and {"entry": gone.entry, "at": gone.at, "key": gone.key, "reason": gone.reason},
@@ -588,7 +583,7 @@ def _charged(ledger: Ledger, charge: Charge) -> Charged:
 
 def _charges(ledger: Ledger, account: str, last: int | None) -> Iterator[Charge]:
     _see_that_it_is_a_number(last)
-    return ledger.each_charge(account) if last is None else iter(ledger.last_charges(account, last))
+    return ledger.all_charges(account) if last is None else iter(ledger.last_charges(account, last))
 
 
 def _see_that_it_is_a_number(last: int | None) -> None:
@@ -601,29 +596,28 @@ class Forecast(Shown):
 
     Attributes
     ----------
-    each
+    period_cost
         What one more period of every product costs, if each costs what its last one did.
-    left
-        What is left of the cap.
     more
         How many such periods that pays for; None where nothing was charged yet.
     """
 
     def __init__(self, account: str, left: Fraction, products: list[tuple[str, str, Fraction]]) -> None:
         self._account, self._products, self.left = account, products, left
-        self.each = sum((amount for _, _, amount in products), Fraction(0))
-        self.more: int | None = left // self.each if self.each else None
+        self.period_cost = sum((amount for _, _, amount in products), Fraction(0))
+        self.more: int | None = left // self.period_cost if self.period_cost else None
 
     def more_of(self, product: str, amount: Fraction) -> tuple[int, int]:
         """Return how many periods of a product at this amount what is left pays for.
 
         Returns
         -------
-        By itself, and beside every other product of the account, if each costs what its last period did.
+        By itself, and together with every other product of the account, if each costs what its last period
+        did.
         """
-        return self.left // amount, self.left // (amount + self.each_without(product))
+        return self.left // amount, self.left // (amount + self.cost_without(product))
 
-    def each_without(self, product: str) -> Fraction:
+    def cost_without(self, product: str) -> Fraction:
         """Return what one more period of every other product costs."""
         return sum((cost for name, _, cost in self._products if name != product), Fraction(0))
 
@@ -639,7 +633,7 @@ class Forecast(Shown):
             return ""
         some = {0: "not enough for one more period", 1: "enough for 1 more period"}
         periods = some.get(self.more, f"enough for {self.more} more periods")
-        return f"{periods} at {self.each}{' for all products' if len(self._products) > 1 else ''}"
+        return f"{periods} at {self.period_cost}{' for all products' if len(self._products) > 1 else ''}"
 
     def _rows(self) -> DataFrame:
         import pandas as pd
@@ -673,3 +667,134 @@ def open_ledger(
             raise InputError("names another ledger than --export", where="--home", hint="give one of both")
         return Books(None, Path(export))
     return Books(Home.found(None if home is None else Path(home)))
+
+
+# What an entry of the ledger says, in lines, as an auditor reads it.
+
+
+#: Terms that may change, and what people call them.
+_TERMS = {
+    "cap": "cap",
+    "cap_per_period": "cap per period",
+    "cap_per_product": "cap per product",
+    "opens_on": "opens on",
+    "closes_on": "closes on",
+    "needs_approval": "needs approval",
+    "approve_exact": "needs approval of exact facts",
+    "approvals": "officers who must sign",
+    "approvals_by_product": "officers who must sign, by product",
+}
+_OPENED_ON = ("unit", "population", "relation", "definition")
+#: What stands in no entry where one officer suffices.
+_ONE_OFFICER = {"approvals": 1, "approvals_by_product": {}}
+_AMOUNTS = ("cap", "cap_per_period", "cap_per_product")
+
+
+def explained(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> Iterator[str]:
+    """Say in lines what an entry is about, why it is there, and who signed it."""
+    yield from _subject(ledger, body, keys)
+    if body.get("reason"):
+        yield f"reason: {body['reason']}"
+    if "by" in body:
+        yield (
+            "signed by itself" if body["by"] == body.get("key") else f"signed by {_signer(body['by'], keys)}"
+        )
+    elif body["kind"] in ("account", "attempts", "terms", "retired", "voided"):
+        yield "not signed"
+
+
+def _subject(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> Iterator[str]:
+    kind = body["kind"]
+    if "release_id" in body:
+        part = f", part {body['part']}" if "part" in body else ""
+        yield body["release_id"]
+        yield f"{parse_amount(body['amount'])} for {body['product']}, {body['period']}{part}"
+        if kind == "withheld":
+            yield f"draft {body['draft']}"
+            yield f"criterion: {body['criterion']}"
+            yield from _consulted(body)
+        if kind in ("reserved", "remade") and body["revises"]:
+            earlier = body.get("measurements_of")
+            made = "" if earlier is None else f", made from the measurements of release {earlier}"
+            yield f"revises what was published: {body['revises']}{made}"
+    elif "spec_digest" in body:
+        yield f"spec {body['spec_digest']}"
+        if kind == "approval":
+            yield (
+                "for any amount" if body["amount"] is None else f"for at most {parse_amount(body['amount'])}"
+            )
+    elif kind in ("attempts", "withdrawn"):
+        yield f"release {body['release']}" + (
+            f", {body['allowed']} attempts in all" if "allowed" in body else ""
+        )
+        yield from _about(ledger.charge(body["release"]))
+    elif "draft" in body:
+        yield f"release {body['release']}, draft {body['draft']}"
+        yield from _about(ledger.charge(body["release"]))
+        yield f"criteria: {', '.join(body['criteria'])}"
+        yield from _consulted(body)
+    elif kind == "evidence":
+        yield f"was an input the one of release {body['of_release']}?"
+    elif kind == "account":
+        yield f"{Terms.of(body).protects}, {body['relation']}, {body['definition']}"
+        yield from _agreed(body)
+    elif kind == "terms":
+        yield from _changes(ledger, body)
+    elif "population" in body:
+        yield f"populations {body['population']} and {body['other']}"
+    elif "key" in body:
+        officers = body["key"] in keys
+        key_for_releases = f"{body.get('agency', 'the agency')}, key {body['key']} for releases"
+        yield _signer(body["key"], keys) if officers else key_for_releases
+
+
+def _about(charge: Charge | None) -> Iterator[str]:
+    """Say which product and period a release is of."""
+    if charge is not None:
+        yield f"{charge.product}, {charge.period}"
+
+
+def _consulted(body: Mapping[str, Any]) -> Iterator[str]:
+    """Say who is still to accept a draft, and whether an officer looked at what is confidential.
+
+    Such a decision is outside the guarantee.
+    """
+    if left := body.get("officers_left"):
+        yield f"{left} more {'officer' if left == 1 else 'officers'} must accept it"
+    if body.get("consulted"):
+        yield "confidential figures were consulted: outside the guarantee"
+
+
+def _signer(key: str, keys: Mapping[str, Key]) -> str:
+    known = keys.get(key)
+    return f"{known.officer}, key {key}" if known else f"key {key}, which was never enrolled"
+
+
+def _agreed(body: Mapping[str, Any]) -> Iterator[str]:
+    """Say on what terms an account was opened."""
+    for term, name in _TERMS.items():
+        value = body.get(term)
+        if value not in (None, False, {}):
+            yield f"{name}: {_value(term, value)}"
+
+
+def _changes(ledger: Ledger, body: Mapping[str, Any]) -> Iterator[str]:
+    """Say which terms changed: what they were, and what they are now."""
+    known = ledger.terms_before(body["account"], body["seq"])
+    before = _ONE_OFFICER | ({} if known is None else known.fields())
+    after = _ONE_OFFICER | Terms.of(body).fields()
+    if any(before.get(term) != after[term] for term in _OPENED_ON):  # it was retired, and opens again
+        yield f"{Terms.of(body).protects}, {body['relation']}, {body['definition']}"
+    for term, name in _TERMS.items():
+        if before.get(term) != after[term]:
+            yield f"{name}: {_value(term, before.get(term))} → {_value(term, after[term])}"
+
+
+def _value(term: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not value:
+        return "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {number}" for name, number in value.items())
+    return str(parse_amount(str(value))) if term in _AMOUNTS else str(value)

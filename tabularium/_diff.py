@@ -1,4 +1,4 @@
-"""What differs: of two specs and what it does to cost and margins, or of two releases of a product."""
+"""Differences between two specs, with cost and margins, or between two releases of a product."""
 
 from __future__ import annotations
 
@@ -26,19 +26,13 @@ _NUMBERS = ("count", "margin")
 _ONLY_IN = {"after": "the previous period has no such cell", "before": "this period has no such cell"}
 _BLANK = "one of the two is left blank"
 _NO_MARGIN = "one of the two has no margin"
-#: Sections of a certificate that say how a release was made; the others are of this release alone.
+#: Sections of a certificate that say how a release was made; the others are specific to this release.
 _HOW = ("privacy", "spec", "postprocessing", "confidence", "measurements", "software", "code")
-_ITS_OWN = ("digest", "period", "mechanisms", "packages", "bias", "words", "reading")
+_OF_ONE_RELEASE = ("digest", "period", "mechanisms", "packages", "bias", "words", "reading")
 
 
 class SpecDiff(Shown):
-    """What differs between two specs. Made by :func:`diff`.
-
-    Attributes
-    ----------
-    before, after
-        The specs.
-    """
+    """What differs between two specs. Made by :func:`diff`."""
 
     def __init__(self, before: Spec, after: Spec) -> None:
         self.before, self.after = before, after
@@ -47,7 +41,7 @@ class SpecDiff(Shown):
     def fields(self) -> DataFrame:
         """The fields that differ: ``field``, ``before``, ``after``; None where a spec does not have it."""
         one, other = (
-            each._loaded.spec.model_dump(mode="json", by_alias=True) for each in (self.before, self.after)
+            spec._loaded.spec.model_dump(mode="json", by_alias=True) for spec in (self.before, self.after)
         )
         return _as_rows(differing(one, other))
 
@@ -60,7 +54,7 @@ class SpecDiff(Shown):
         """
         import pandas as pd
 
-        one, other = (_margins(each) for each in (self.before, self.after))
+        one, other = (_margins(spec) for spec in (self.before, self.after))
         rows = [(*key, one.get(key), other.get(key)) for key in dict.fromkeys([*one, *other])]
         return pd.DataFrame(rows, columns=["table", "level", "before", "after"])
 
@@ -76,7 +70,7 @@ class SpecDiff(Shown):
         return not self.fields.empty
 
     def _headline(self) -> str:
-        symbols = [each._loaded.spec.privacy.symbol for each in (self.before, self.after)]
+        symbols = [spec._loaded.spec.privacy.symbol for spec in (self.before, self.after)]
         cost = f"{symbols[0]} = {self.before.budget}"
         if (symbols[0], self.before.budget) != (symbols[1], self.after.budget):
             cost += f", then {symbols[1]} = {self.after.budget}"
@@ -96,11 +90,6 @@ class Changes(Mapping[str, Table], Shown):
     the difference, and whether it goes ``beyond`` it. A margin stands where the noise of both is independent
     and of a known distribution. A cell that is ``only_in`` one release, or was left blank in one, has no
     difference.
-
-    Attributes
-    ----------
-    before, after
-        The releases.
     """
 
     def __init__(self, before: Release, after: Release) -> None:
@@ -138,33 +127,33 @@ class Changes(Mapping[str, Table], Shown):
         from tabularium.tasks.report.since_last_period import margin_of_difference
 
         table, measure = _parts(name)
-        one, other = (each._read(table).to_pandas() for each in (self.before, self.after))
-        keys = [each for each in other.columns if each == LEVEL or _is_key(each, self.after[table])]
-        keys = [each for each in keys if each in one.columns]
-        own = _NUMBERS if measure is None else (measure, f"{measure}_margin")
-        wanted = dict(zip(own, _NUMBERS, strict=True))
+        one, other = (release._read(table).to_pandas() for release in (self.before, self.after))
+        keys = [column for column in other.columns if column == LEVEL or _is_key(column, self.after[table])]
+        keys = [key for key in keys if key in one.columns]
+        names = _NUMBERS if measure is None else (measure, f"{measure}_margin")
+        wanted = dict(zip(names, _NUMBERS, strict=True))
         one, other = (
-            each[[*keys, *wanted]].rename(columns=wanted).astype(dict.fromkeys(keys, "str"))
-            for each in (one, other)
+            frame[[*keys, *wanted]].rename(columns=wanted).astype(dict.fromkeys(keys, "str"))
+            for frame in (one, other)
         )
-        one, other = (each.assign(place=range(len(each))) for each in (one, other))
+        one, other = (frame.assign(place=range(len(frame))) for frame in (one, other))
         both = other.merge(one, how="outer", on=keys, suffixes=("", "_before"), indicator=True)
         both = both.sort_values(["place", "place_before"])  # as in the files; what went comes last
         known = name not in self.reasons
-        found = both[keys].assign(before=both["count_before"], after=both["count"])
-        found["difference"] = both["count"] - both["count_before"]
+        frame = both[keys].assign(before=both["count_before"], after=both["count"])
+        frame["difference"] = both["count"] - both["count_before"]
         margin = margin_of_difference(both["margin"], both["margin_before"]) if known else np.nan
-        found["margin"] = np.where(np.isfinite(margin), margin, np.nan)
-        found["beyond"] = (found["difference"].abs() > found["margin"]).where(
-            found["difference"].notna() & found["margin"].notna()
+        frame["margin"] = np.where(np.isfinite(margin), margin, np.nan)
+        frame["beyond"] = (frame["difference"].abs() > frame["margin"]).where(
+            frame["difference"].notna() & frame["margin"].notna()
         )
-        found["only_in"] = both["_merge"].map({"left_only": "after", "right_only": "before"}).astype(object)
-        return pa.Table.from_pandas(found, preserve_index=False)
+        frame["only_in"] = both["_merge"].map({"left_only": "after", "right_only": "before"}).astype(object)
+        return pa.Table.from_pandas(frame, preserve_index=False)
 
     def _by_cell(self, name: str, *, level: str | Sequence[str] | None) -> DataFrame:
         """Return codes, ``count`` afterwards, its ``change``, ``margin``, and the ``reason`` why not.
 
-        Of a table that cannot be compared the reason alone.
+        For a table that cannot be compared, only the reason.
         """
         import pandas as pd
 
@@ -175,10 +164,10 @@ class Changes(Mapping[str, Table], Shown):
         reasons = rows["only_in"].map(_ONLY_IN).astype(object)
         reasons = reasons.mask(reasons.isna() & blank, _BLANK)
         reasons = reasons.mask(reasons.isna() & rows["margin"].isna(), self.reasons.get(name, _NO_MARGIN))
-        found = rows.drop(columns=["before", "beyond", "only_in"]).rename(
+        renamed = rows.drop(columns=["before", "beyond", "only_in"]).rename(
             columns={"after": "count", "difference": "change"}
         )
-        return found.assign(reason=reasons)
+        return renamed.assign(reason=reasons)
 
     def _why_not(self, name: str) -> str:
         return self.reasons.get(name, "neither release has such a table")
@@ -189,21 +178,21 @@ class Changes(Mapping[str, Table], Shown):
 
         ``table``, ``level``, ``cells`` in both, how many were ``compared`` with a margin, how many of these
         go ``beyond`` it, and how many would ``by_chance`` if nothing had changed; ``came`` and ``went`` are
-        the cells of one release alone.
+        the cells that only one release has.
         """
         import pandas as pd
 
         rows = []
         for name, table in self._tables.items():
             for level in table.levels or (None,):
-                found = table.to_pandas(level=level)
-                compared = int(found["margin"].notna().sum())
+                frame = table.to_pandas(level=level)
+                compared = int(frame["margin"].notna().sum())
                 rows.append(
                     (
-                        *(name, level, int(found["difference"].notna().sum()), compared),
-                        int(found["beyond"].fillna(value=False).astype(bool).sum()),
+                        *(name, level, int(frame["difference"].notna().sum()), compared),
+                        int(frame["beyond"].fillna(value=False).astype(bool).sum()),
                         compared * (1 - self.after.confidence),
-                        *(int((found["only_in"] == which).sum()) for which in ("after", "before")),
+                        *(int((frame["only_in"] == which).sum()) for which in ("after", "before")),
                     )
                 )
         columns = ["table", "level", "cells", "compared", "beyond", "by_chance", "came", "went"]
@@ -213,9 +202,14 @@ class Changes(Mapping[str, Table], Shown):
     def fields(self) -> DataFrame:
         """How they were made otherwise: ``field`` of the certificate, ``before``, ``after``."""
         one, other = (
-            {name: each.certificate.document()[name] for name in _HOW} for each in (self.before, self.after)
+            {name: release.certificate.document()[name] for name in _HOW}
+            for release in (self.before, self.after)
         )
-        return _as_rows(each for each in differing(one, other) if not set(each[0].split(".")) & set(_ITS_OWN))
+        return _as_rows(
+            difference
+            for difference in differing(one, other)
+            if not set(difference[0].split(".")) & set(_OF_ONE_RELEASE)
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -243,8 +237,8 @@ class Changes(Mapping[str, Table], Shown):
 
     def _headline(self) -> str:
         of = f"{self.after.product}: {self.before.period} ({self.before.id[:8]}…)"
-        said = [f"{name}: {why}" for name, why in self.reasons.items()]
-        return "\n".join([f"{of} to {self.after.period} ({self.after.id[:8]}…)", *said])
+        lines = [f"{name}: {why}" for name, why in self.reasons.items()]
+        return "\n".join([f"{of} to {self.after.period} ({self.after.id[:8]}…)", *lines])
 
     def _rows(self) -> DataFrame:
         return self.summary
@@ -265,7 +259,7 @@ def diff(
     Returns
     -------
     SpecDiff or Changes
-        False of specs that are alike, and of one release given twice.
+        False of equal specs, and of one release given twice.
 
     Raises
     ------
@@ -314,13 +308,13 @@ def _is_key(column: str, table: Table) -> bool:
 
 
 def _margins(spec: Spec) -> dict[tuple[str, str], float]:
-    from tabularium.validations.spec.summary import summarise
+    from tabularium.validations.release_spec.summary import summarise
 
-    found: dict[tuple[str, str], float] = {}
+    margins: dict[tuple[str, str], float] = {}
     for table in summarise(spec._loaded).as_json()["tables"]:
         for level in table["levels"]:
-            found.setdefault((table["name"], level["level"]), level["margin"])
-    return found
+            margins.setdefault((table["name"], level["level"]), level["margin"])
+    return margins
 
 
 def differing(one: Any, other: Any, path: str = "") -> Iterator[Field]:
@@ -340,8 +334,8 @@ def _named(items: Any) -> dict[str, Any] | None:
     if not isinstance(items, list):
         return None
     for key in ("name", "step"):
-        if items and all(isinstance(each, dict) and key in each for each in items):
-            return {str(each[key]): each for each in items}
+        if items and all(isinstance(item, dict) and key in item for item in items):
+            return {str(item[key]): item for item in items}
     return None
 
 

@@ -3,21 +3,206 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tabularium.mechanisms.errors import InputError, LedgerError, PublicationError
+from tabularium.tasks.plan.bounds_like import in_figures
 
 if TYPE_CHECKING:
-    from tabularium._decision import Decision
-    from tabularium.ledger import Draft, Ledger
+    from tabularium._release import Release
+    from tabularium._spec import Spec
+    from tabularium.ledger import Account, Draft, Ledger
+    from tabularium.tasks.forecast.forecast import Expected
     from tabularium.tasks.publish.draft_folder import DraftLocation
     from tabularium.tasks.runtime.home import Home
+    from tabularium.validations.release_spec.load import Loaded
+
+
+# What an officer decides who approves a spec: what will be published, at what price, and what is left.
+
+
+_TABLES = 12
+
+
+class Decision:
+    """A spec as it is approved. Made by :meth:`Books.decision`.
+
+    Attributes
+    ----------
+    product, period, account
+        What is published, for when, and what pays.
+    spec_digest
+        What the approval is of.
+    budget
+        That the spec states.
+    cost
+        The same; 0 where it is paid for already, or made from measurements that are.
+    room
+        What the account pays at most for this product and period: caps of either may leave less.
+    closed
+        Whether the account takes no charges any more.
+    earlier
+        The last release of the product that lies here, with whose spec this one is compared; or None.
+    officers
+        How many different officers must approve it.
+    approved_by
+        The officers whose approvals stand for its budget.
+    paid
+        Whether it was charged before.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        account: Account,
+        room: Fraction,
+        earlier: Release | None = None,
+        *,
+        paid: bool,
+        closed: bool,
+        signed: tuple[str, ...] = (),
+    ) -> None:
+        spec = loaded.spec
+        self._loaded, self._account = loaded, account
+        self.product, self.period, self.account = spec.product, spec.period, account.name
+        self.spec_digest = loaded.digest
+        self.budget: Fraction = spec.privacy.budget
+        self.cost = Fraction(0) if paid or spec.measurements_of is not None else self.budget
+        self.paid, self.closed = paid, closed
+        self.left, self.room = account.left, room
+        self.left_after: Fraction = account.left - self.cost
+        self.cap: Fraction = account.cap
+        self.earlier = earlier
+        self.officers, self.approved_by = account.terms.approvals_for(spec.product), signed
+
+    @property
+    def spec(self) -> Spec:
+        """The spec, as it was read."""
+        from tabularium._spec import Spec
+
+        return Spec(self._loaded, self.period)
+
+    @property
+    def symbol(self) -> str:
+        """What amounts are called: ε or ρ."""
+        return self._loaded.spec.privacy.symbol
+
+    @cached_property
+    def expected(self) -> tuple[Expected, ...]:
+        """Every number that will be published, with its margin as far as it is known before."""
+        from tabularium.tasks.forecast.forecast import forecast
+
+        return tuple(forecast(self._loaded))
+
+    @property
+    def changes(self) -> list[tuple[str, Any, Any]]:
+        """What differs from the spec of :attr:`earlier`: field, what it was, what it is."""
+        from tabularium._diff import differing
+
+        if self.earlier is None:
+            return []
+        return [
+            line
+            for line in differing(self.earlier.certificate.spec, self._loaded.published_spec)
+            if line[0] != "period"
+        ]
+
+    @property
+    def can_be_paid(self) -> bool:
+        """Whether the account takes the charge, as far as its caps and days say."""
+        return not self.cost or (self.cost <= self.room and not self.closed)
+
+    @property
+    def outside_the_guarantee(self) -> tuple[str, ...]:
+        """What the release tells everybody for certain, whatever the budget."""
+        from tabularium.validations.release_spec.exact_facts import exact_facts
+
+        return tuple(fact.what for fact in exact_facts(self._loaded.spec))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, amounts as exact fractions."""
+        return {
+            "product": self.product,
+            "period": self.period,
+            "account": self.account,
+            "spec_digest": self.spec_digest,
+            "cost": str(self.cost),
+            "left": str(self.left),
+            "left_after": str(self.left_after),
+            "can_be_paid": self.can_be_paid,
+            "officers": self.officers,
+            "approved_by": list(self.approved_by),
+            "tables": [line.strip() for line in self._tables()],
+            "outside_the_guarantee": list(self.outside_the_guarantee),
+        }
+
+    @property
+    def headline(self) -> str:
+        """What is published and what it costs, in a line; of a revision what it is for."""
+        spec = self._loaded.spec
+        privacy, symbol = spec.privacy, spec.privacy.symbol
+        price = f"{symbol} = {self.cost} of account {self.account}, for one {privacy.protects}"
+        if spec.measurements_of is not None:
+            price = f"made from the measurements of release {spec.measurements_of}, and costs nothing"
+        elif self.paid:
+            price = "paid for already, and costs nothing more"
+        revised = "" if spec.revises is None else f", revised ({spec.revises})"
+        return f"{self.product} {self.period}{revised}: {price}"
+
+    def __repr__(self) -> str:
+        symbol, facts = self._loaded.spec.privacy.symbol, self.outside_the_guarantee
+        after = f"{self.left_after} after it"
+        if self.closed and self.cost:
+            after = "and the account takes no charges any more"
+        elif not self.can_be_paid:
+            after = f"{self.room} of it for this product and period, which does not pay for it"
+        several = f"  {len(self.approved_by)} of {self.officers} officers have approved it"
+        if self.approved_by:
+            several += f": {', '.join(self.approved_by)}"
+        return "\n".join(
+            [
+                self.headline,
+                f"  {symbol} = {self.left} of {self._account.cap} is left, {after}",
+                *([several] if self.officers > 1 else []),
+                *self._tables(),
+                *(["outside the guarantee, known for certain to everybody:"] if facts else []),
+                *(f"  {fact}" for fact in facts),
+            ]
+        )
+
+    def _tables(self) -> Iterator[str]:
+        expected: dict[str, list[Expected]] = {}
+        for expectation in self.expected:
+            expected.setdefault(expectation.table, []).append(expectation)
+        tables = self._loaded.spec.tables
+        for table in tables[:_TABLES]:
+            counted = f" where {table.where}" if table.where else ""
+            worth = ", ".join(_worth(expected[table.name]))
+            yield f"  {table.name}: {' × '.join(table.dimensions)}{counted}; {worth}"
+        if len(tables) > _TABLES:
+            yield f"  and {len(tables) - _TABLES} more tables"
+        for sizes in self._loaded.spec.histograms:
+            yield f"  {sizes.name}: how many {sizes.of} have each size"
+
+
+def _worth(expected: Sequence[Expected]) -> Iterator[str]:
+    """Yield every number of a table with the margin of its coarsest level, as far as it is known."""
+    seen = set()
+    for expectation in expected:
+        if expectation.name in seen:
+            continue
+        seen.add(expectation.name)
+        margin = expectation.in_cells[0].margin if expectation.in_cells is not None else expectation.of_noise
+        at = f" at {expectation.level}" if expectation.level else ""
+        yield expectation.name if margin is None else f"{expectation.name} ± {in_figures(margin)}{at}"
 
 
 class NotAsShown(LedgerError):
@@ -35,7 +220,7 @@ class Decided:
     resumed
         Digests of the specs of the flow runs that go on.
     resume_error
-        Why runs that wait could not be told; they go on by themselves once the server runs. Else empty.
+        Why waiting runs could not be resumed; they go on by themselves once the server runs. Else empty.
     current
         After a withdrawal: the release that is offered for the period now; empty if there is none, or this
         home did not publish it.
@@ -48,7 +233,7 @@ class Decided:
 
 
 class Officer:
-    """Who decides, with a key that is enrolled. Made by :func:`officer`; each decision opens the ledger anew.
+    """Who decides, with a key that is enrolled. Made by :func:`officer`; each opens the ledger again.
 
     A decision that was made before is made once: again, it changes nothing.
     """
@@ -116,8 +301,8 @@ class Officer:
         signed, what = len(known.signed_by(decision.officers)), f"{decision.product} {decision.period}"
         if signed < decision.officers:
             return Decided(f"{signed} of {decision.officers} officers have approved {what}.")
-        said = f"{what} is approved, for at most {decision.budget}."
-        return self._go_on(said, spec_digest=decision.spec_digest)
+        message = f"{what} is approved, for at most {decision.budget}."
+        return self._go_on(message, spec_digest=decision.spec_digest)
 
     def accept(
         self,
@@ -134,9 +319,7 @@ class Officer:
         Parameters
         ----------
         draft
-            SHA-256 of the certificate that was looked at; that of the draft that lies there unless said.
-        consulted_confidential
-            Whether confidential figures were consulted.
+            SHA-256 of the certificate that was looked at; by default, of the draft that lies there.
         copy
             A copy of the draft's folder, for where another home laid it out: then it is published there.
 
@@ -172,12 +355,12 @@ class Officer:
             decided = self._go_on(f"Release {release} is accepted.", release_id=release)
             if laid_out is None:
                 return decided
-            said = f"{decided.summary}\nIt will be published by the run that waited: {laid_out.release}"
+            message = f"{decided.summary}\nIt will be published by the run that waited: {laid_out.release}"
             if not decided.resumed:
                 with hold(ledger, release):
                     publish_accepted(self._home, ledger, release)
-                said = f"{decided.summary}\nPublished: {laid_out.release}"
-        return replace(decided, summary=said)
+                message = f"{decided.summary}\nPublished: {laid_out.release}"
+        return replace(decided, summary=message)
 
     def withhold(
         self, release: str, *, draft: str | None = None, criterion: str, consulted_confidential: bool = False
@@ -188,8 +371,6 @@ class Officer:
         ----------
         criterion
             For what: one of its own.
-        draft, consulted_confidential
-            As for :meth:`accept`.
 
         Raises
         ------
@@ -249,20 +430,20 @@ class Officer:
             ledger.withdraw(release, reason=reason, by=self._key)
             base, current = published_in(self._home, release), ""
             if base is None:
-                said = (
+                message = (
                     "This home did not publish it: the index beside it is renewed where it was published, "
                     "by\n"
                     f"  tabularium withdraw {release} --reason … --key …, or the next run of that period"
                 )
             elif not (period := base / charge.product / charge.period).is_dir():
-                said = (
+                message = (
                     f"Its index still offers it, for {period} is not there: mount or restore it, then\n"
                     f"  tabularium withdraw {release} --reason … --key …"
                 )
             else:
                 current = renew_index(ledger, period)["current"] or ""
-                said = f"Current for {charge.product}, {charge.period}: {current or 'no release'}"
-        return Decided(f"Release {release} is withdrawn; its budget stays spent.\n{said}", current=current)
+                message = f"Current for {charge.product}, {charge.period}: {current or 'no release'}"
+        return Decided(f"Release {release} is withdrawn; its budget stays spent.\n{message}", current=current)
 
     def allow_attempts(self, release: str, *, reason: str) -> Decided:
         """Let a release be drawn some times more whose attempts are used up.
@@ -297,8 +478,8 @@ class Officer:
         """
         try:
             decide(Officer(self._home, _Looking(self._key)))
-        except _WouldSign as found:
-            return found.data
+        except _WouldSign as signing:
+            return signing.data
         return None
 
     def signs_only(self, data: bytes) -> Officer:
@@ -314,7 +495,9 @@ class Officer:
         with Ledger.connect(self._home.ledger_url, known_heads=heads, make=False) as ledger:
             yield ledger
 
-    def _go_on(self, said: str, *, release_id: str | None = None, spec_digest: str | None = None) -> Decided:
+    def _go_on(
+        self, message: str, *, release_id: str | None = None, spec_digest: str | None = None
+    ) -> Decided:
         """Let the flow runs go on that waited for this: it stands, whatever becomes of them."""
         from tabularium.flows.operations.waiting import resume_waiting
 
@@ -325,8 +508,8 @@ class Officer:
                 spec_digests=None if spec_digest is None else [spec_digest],
             )
         except Exception as error:  # of a library, too
-            return Decided(said, resume_error=type(error).__name__)
-        return Decided(said, tuple(resumed))
+            return Decided(message, resume_error=type(error).__name__)
+        return Decided(message, tuple(resumed))
 
 
 def officer(
@@ -339,8 +522,6 @@ def officer(
 
     Parameters
     ----------
-    home
-        As for :func:`open_ledger`.
     key
         The PEM file of the private key.
     passphrase
@@ -362,8 +543,8 @@ def officer(
     from tabularium.ledger.keys import read_private
     from tabularium.tasks.runtime.home import Home
 
-    found = Home.found(None if home is None else Path(home))
-    return Officer(found, read_private(Path(key), None if passphrase is None else passphrase.encode()))
+    opened = Home.found(None if home is None else Path(home))
+    return Officer(opened, read_private(Path(key), None if passphrase is None else passphrase.encode()))
 
 
 class _WouldSign(Exception):
@@ -425,13 +606,13 @@ def _laid_out(home: Home, release: str, copy: str | os.PathLike[str] | None) -> 
     from tabularium.tasks.publish.draft_folder import DraftLocation
 
     try:
-        found = DraftLocation.of(home, release)
+        location = DraftLocation.of(home, release)
     except PublicationError:
         if copy is None:
             raise
         return None
-    here = copy is None or Path(found.draft).is_dir() or Path(found.release).is_dir()
-    return found if here else None
+    here = copy is None or Path(location.draft).is_dir() or Path(location.release).is_dir()
+    return location if here else None
 
 
 def _draft(ledger: Ledger, release: str) -> Draft:

@@ -29,9 +29,9 @@ class Plan(Shown):
         Of the release, for one unit: ε, or ρ where the spec says so.
     """
 
-    def __init__(self, found: Found) -> None:
-        self._found = found
-        self.budget: Fraction = found.budget
+    def __init__(self, result: Found) -> None:
+        self._found = result
+        self.budget: Fraction = result.budget
 
     @property
     def spec(self) -> str:
@@ -54,10 +54,10 @@ class Plan(Shown):
         return pd.DataFrame(
             [
                 (
-                    *(each.table.partition("-")[0], each.measure, each.level, each.target),
-                    *(each.wanted, each.margin, float(each.part), each.drives),
+                    *(margin.table.partition("-")[0], margin.measure, margin.level, margin.target),
+                    *(margin.wanted, margin.margin, float(margin.part), margin.drives),
                 )
-                for each in self._found.margins
+                for margin in self._found.margins
             ],
             columns=columns,
         )
@@ -67,14 +67,14 @@ class Plan(Shown):
         """What other budgets would give: a row for each level as in ``targets``, a column for each budget."""
         import pandas as pd
 
-        rows = [[each.where, *margins] for each, margins in self._margins_by_budget()]
+        rows = [[margin.where, *margins] for margin, margins in self._margins_by_budget()]
         return pd.DataFrame(rows, columns=["cells", *(budget for budget, _ in self._found.trade_off)])
 
     def _margins_by_budget(self) -> list[tuple[Any, list[float]]]:
-        found = self._found
+        result = self._found
         return [
-            (each, [margins[place] for _, margins in found.trade_off])
-            for place, each in enumerate(found.margins)
+            (margin, [margins[index] for _, margins in result.trade_off])
+            for index, margin in enumerate(result.margins)
         ]
 
     @property
@@ -193,9 +193,9 @@ def _amount(budget: Fraction | str) -> Fraction:
     from tabularium.mechanisms.accounting import exact_amount
 
     try:
-        found = exact_amount(budget)
+        amount = exact_amount(budget)
     except MechanismError:
-        found = Fraction(0)
-    if found <= 0:
+        amount = Fraction(0)
+    if amount <= 0:
         raise InputError("this is no budget", where="budget", hint='write "1/3" or "0.1"')
-    return found
+    return amount

@@ -1,4 +1,4 @@
-"""What was published, as the ledger has it, and where it lies."""
+"""Published releases as the ledger has them, and their folders."""
 
 from __future__ import annotations
 
@@ -20,12 +20,8 @@ class Published:
 
     Attributes
     ----------
-    release, product, period, account
-        What it is.
     amount
         What all its charges cost.
-    at
-        When, in UTC.
     state
         ``current``, ``superseded`` by a later one of its period, or ``withdrawn``.
     reason
@@ -54,14 +50,14 @@ def releases_of(
     """Return the releases of a product, the newest first."""
     from tabularium.tasks.publish.period_index import superseding
 
-    found = []
+    result = []
     for charges in _by_period(_published(ledger, product)).values():
-        gone = {each[-1].release_id: ledger.withdrawal(each[-1].release_id) for each in charges}
-        after = superseding([each[-1] for each in charges if gone[each[-1].release_id] is None])
-        for each in charges:
-            release = each[-1].release_id
-            found.append(_as_published(each, gone[release], after.get(release), home, folders))
-    return sorted(found, key=lambda each: each.at, reverse=True)
+        gone = {versions[-1].release_id: ledger.withdrawal(versions[-1].release_id) for versions in charges}
+        after = superseding([versions[-1] for versions in charges if gone[versions[-1].release_id] is None])
+        for versions in charges:
+            release = versions[-1].release_id
+            result.append(_as_published(versions, gone[release], after.get(release), home, folders))
+    return sorted(result, key=lambda release: release.at, reverse=True)
 
 
 def newest_releases(
@@ -92,15 +88,15 @@ def folder_of(
     from tabularium.tasks.publish.release_folder import published_in
 
     places = [*folders]
-    if home is not None and (own := published_in(home, release)) is not None:
-        places.insert(0, own)
-    candidates = (place / product / period / release for place in places)
-    return next((each for each in candidates if each.is_dir()), None)
+    if home is not None and (folder := published_in(home, release)) is not None:
+        places.insert(0, folder)
+    candidates = (folder / product / period / release for folder in places)
+    return next((candidate for candidate in candidates if candidate.is_dir()), None)
 
 
 def _published(ledger: Ledger, product: str | None = None) -> Iterator[Charge]:
     for account in ledger.accounts():
-        for charge in ledger.each_charge(account.name):
+        for charge in ledger.all_charges(account.name):
             if charge.state == "published" and product in (None, charge.product):
                 yield charge
 
@@ -111,10 +107,10 @@ def _by_period(charges: Iterable[Charge]) -> dict[tuple[str, str, str], list[lis
     The charges of one release name one certificate.
     """
     periods: defaultdict[tuple[str, str, str], dict[str | None, list[Charge]]] = defaultdict(dict)
-    for each in sorted(charges, key=lambda each: each.seq):
-        period = periods[each.account, each.product, each.period]
-        period.setdefault(each.publication_digest, []).append(each)
-    return {key: list(found.values()) for key, found in periods.items()}
+    for charge in sorted(charges, key=lambda charge: charge.seq):
+        period = periods[charge.account, charge.product, charge.period]
+        period.setdefault(charge.publication_digest, []).append(charge)
+    return {key: list(versions.values()) for key, versions in periods.items()}
 
 
 def _as_published(
@@ -135,7 +131,7 @@ def _as_published(
         main.product,
         main.period,
         main.account,
-        sum((each.amount for each in charges), Fraction(0)),
+        sum((charge.amount for charge in charges), Fraction(0)),
         main.changed_at,
         state,
         reason,

@@ -33,8 +33,6 @@ class Release(Mapping[str, Table], Shown):
 
     Attributes
     ----------
-    folder
-        Where it lies.
     verified
         Whether every file was compared with its digest in the certificate. That the certificate is the
         agency's own is another question: :func:`tabularium.verify`.
@@ -103,15 +101,15 @@ class Release(Mapping[str, Table], Shown):
         from tabularium.validations.domains.domains import NumberDomain
 
         spec = self._released.spec
-        dimensions: dict[str, tuple[str, ...]] = {each.name: each.dimensions for each in spec.tables}
-        dimensions |= {each.name: () for each in spec.histograms}
+        dimensions: dict[str, tuple[str, ...]] = {table.name: table.dimensions for table in spec.tables}
+        dimensions |= {histogram.name: () for histogram in spec.histograms}
         return {
             name: Table(
                 *(name, self._of, columns, self.confidence),
                 partial(self._read, name),
                 partial(self._estimate, name),
                 partial(self._total, name),
-                [each for each in columns if isinstance(self._released.domains[each], NumberDomain)],
+                [column for column in columns if isinstance(self._released.domains[column], NumberDomain)],
             )
             for name, columns in dimensions.items()
         }
@@ -120,7 +118,7 @@ class Release(Mapping[str, Table], Shown):
     def measurements(self) -> Mapping[str, Table]:
         """The noisy measurements as they were drawn, by the name of their table.
 
-        Of each cell of each measured level ``measured``, and the ``variance`` of its noise where that is
+        For each cell of each measured level ``measured``, and the ``variance`` of its noise where that is
         known. Nothing was made to agree: levels contradict each other by their noise.
         """
         of = f"{self._of}, as measured"
@@ -153,7 +151,7 @@ class Release(Mapping[str, Table], Shown):
     def _numbers(self) -> list[str]:
         """The tables, and their measures as ``TABLE.MEASURE``."""
         tables = self._released.spec.tables
-        return [*self, *(f"{each.name}.{measure}" for each in tables for measure in each.measures)]
+        return [*self, *(f"{table.name}.{measure}" for table in tables for measure in table.measures)]
 
     def __getitem__(self, name: str) -> Table:
         if name not in self._tables:
@@ -180,10 +178,8 @@ class Release(Mapping[str, Table], Shown):
         ----------
         query
             A line in the language of docs/reference/query-language.md.
-        table
-            Only this table.
         confidence
-            Of the intervals, between 0 and 1; that of the release unless said.
+            Confidence of the intervals, between 0 and 1; by default, as in the release.
         source
             Answer from the noisy measurements or from the published tables; from what is better known unless
             said.
@@ -240,15 +236,13 @@ class Release(Mapping[str, Table], Shown):
 
     @bare_errors
     def report(self, path: str | os.PathLike[str], *, last: Release | None = None) -> None:
-        """Write the page for people anew: what was published, how sure it is, and what it cost.
+        """Write the page for people again: what was published, how sure it is, and what it cost.
 
         It says at its head what it was compared with, which is neither the signature nor the ledger. Links in
         it lead to the files of the release where the page lies beside them.
 
         Parameters
         ----------
-        path
-            A new file.
         last
             The release of an earlier period to compare with.
 
@@ -263,10 +257,12 @@ class Release(Mapping[str, Table], Shown):
         from tabularium.tasks.publish.release_folder import well_formed
         from tabularium.tasks.report.report import report
 
-        with self._new_file(path, last) as place, well_formed(self.folder):
-            told = without_documents(self.certificate)
+        with self._new_file(path, last) as target, well_formed(self.folder):
+            certificate = without_documents(self.certificate)
             before = None if last is None else last.folder
-            place.write_bytes(report(self.folder, told, before, compared_with=self._compared_with(last)))
+            target.write_bytes(
+                report(self.folder, certificate, before, compared_with=self._compared_with(last))
+            )
 
     @bare_errors
     def registry_entry(self, path: str | os.PathLike[str], *, last: Release | None = None) -> None:
@@ -276,8 +272,6 @@ class Release(Mapping[str, Table], Shown):
 
         Parameters
         ----------
-        path
-            A new file.
         last
             A release of an earlier period, which says that the product has many releases.
 
@@ -289,21 +283,21 @@ class Release(Mapping[str, Table], Shown):
         from tabularium.tasks.report.registry_entry import registry_entry
 
         certificate = self._published("registry_entry").certificate
-        with self._new_file(path, last) as place:
-            place.write_bytes(registry_entry(certificate, earlier=last is not None))
+        with self._new_file(path, last) as target:
+            target.write_bytes(registry_entry(certificate, earlier=last is not None))
 
     @contextmanager
     def _new_file(self, path: str | os.PathLike[str], last: Release | None) -> Iterator[Path]:
         """Give the path of a file that is to be written about this release, and maybe an earlier one."""
-        place = Path(path)
-        if os.path.lexists(place):
-            raise InputError("there is such a file", where=str(place), hint="name a new file")
+        target = Path(path)
+        if os.path.lexists(target):
+            raise InputError("there is such a file", where=str(target), hint="name a new file")
         if last is not None and (last.product != self.product or last.id == self.id):
             raise InputError(
                 "this is no other release of the same product", where=str(last.folder), hint="name one"
             )
-        with os_errors_as(InputError, "cannot be written ({reason})", where=place, hint="name another file"):
-            yield place
+        with os_errors_as(InputError, "cannot be written ({reason})", where=target, hint="name another file"):
+            yield target
 
     def _compared_with(self, last: Release | None) -> tuple[str, ...]:
         if self._made_up is not None:
@@ -342,7 +336,7 @@ def open(folder: str | os.PathLike[str], *, verify: bool = True) -> Release:
 
     A rehearsal is opened as well; it says everywhere that it is one.
 
-    Whoever may have written the folder: it is read within limits, and no link in it is followed.
+    The folder may come from anybody: it is read within limits, and no link in it is followed.
 
     Parameters
     ----------
@@ -364,6 +358,6 @@ def open(folder: str | os.PathLike[str], *, verify: bool = True) -> Release:
     from tabularium.tasks.publish.read_release import Released
     from tabularium.tasks.publish.release_folder import well_formed
 
-    place = Path(os.path.realpath(folder))  # what `current` leads to now, also when it leads elsewhere later
-    with well_formed(place):
-        return Release(Released.open(place, whole=verify, rehearsed=True), verified=verify)
+    target = Path(os.path.realpath(folder))  # what `current` leads to now, also when it leads elsewhere later
+    with well_formed(target):
+        return Release(Released.open(target, whole=verify, rehearsed=True), verified=verify)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Study:
-    """A mechanism that draws seeded noise, which anybody can draw again: for public counts alone."""
+    """A mechanism that draws seeded noise, which anybody can draw again: only for public counts."""
 
     def __init__(self, built: Mechanism) -> None:
         self._built = built
@@ -23,8 +23,6 @@ class Study:
 
         Parameters
         ----------
-        counts
-            Whole numbers that are public.
         epsilon
             The privacy loss, exact: ``"1/10"``.
         seed

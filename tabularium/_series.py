@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -9,12 +10,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
 from tabularium._release import Release
 from tabularium._release import open as open_release
 from tabularium._shown import Shown
 from tabularium._table import Table
 from tabularium.mechanisms.errors import InputError, PublicationError
-from tabularium.validations.redaction import bare_errors, os_errors_as
+from tabularium.validations.redaction import bare_errors, os_errors_as, reason_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -33,8 +39,6 @@ class Series(Mapping[str, Table], Shown):
     ----------
     folder
         Where they lie: it holds ``PERIOD/RELEASE``.
-    releases
-        One for each period.
     """
 
     def __init__(self, folder: Path, releases: list[Release]) -> None:
@@ -46,10 +50,10 @@ class Series(Mapping[str, Table], Shown):
         return {name: self._table(name) for name in names}
 
     def _table(self, name: str) -> Table:
-        found = [release[name] for release in self.releases if name in release]
-        levels = {each.confidence for each in found}
+        tables = [release[name] for release in self.releases if name in release]
+        levels = {table.confidence for table in tables}
         confidence = levels.pop() if len(levels) == 1 else None
-        dimensions = ("period", *found[-1].dimensions)
+        dimensions = ("period", *tables[-1].dimensions)
         return Table(name, self.product, dimensions, confidence, partial(self._read, name))
 
     def _read(self, name: str) -> ArrowTable:
@@ -59,23 +63,23 @@ class Series(Mapping[str, Table], Shown):
         for release in self.releases:
             if name not in release:
                 continue
-            found = release[name]._whole.unify_dictionaries()
+            rows = release[name]._arrow.unify_dictionaries()
             about = (release.period, release.confidence, release.id)
-            for place, (column, value) in enumerate(zip(_COLUMNS, about, strict=True)):
-                if column in found.column_names:
+            for index, (column, value) in enumerate(zip(_COLUMNS, about, strict=True)):
+                if column in rows.column_names:
                     raise InputError(
                         f"has a column {column} of its own", where=f"table {name}", hint="open each release"
                     )
-                at = place if column == "period" else found.num_columns
-                found = found.add_column(at, column, pa.array([value] * len(found)))
-            if parts and found.column_names != parts[0].column_names:
-                other = sorted(set(found.column_names) ^ set(parts[0].column_names))
+                at = index if column == "period" else rows.num_columns
+                rows = rows.add_column(at, column, pa.array([value] * len(rows)))
+            if parts and rows.column_names != parts[0].column_names:
+                other = sorted(set(rows.column_names) ^ set(parts[0].column_names))
                 raise InputError(
                     f"period {release.period} has other columns than those before: {', '.join(other)}",
                     where=f"table {name}",
                     hint="open each release, and join them as they are meant",
                 )
-            parts.append(found.replace_schema_metadata(None))
+            parts.append(rows.replace_schema_metadata(None))
         return pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
 
     def write(
@@ -106,10 +110,8 @@ class Series(Mapping[str, Table], Shown):
             The file is there, is of no kind that is known, or cannot be written; there is no such table or
             level.
         """
-        from tabularium._series_files import check_place, write_series
-
         file = Path(path)
-        check_place(file, overwrite=overwrite)
+        check_target(file, overwrite=overwrite)
         if file.suffix == ".duckdb":
             if table is not None or level is not None:
                 raise InputError(
@@ -118,9 +120,9 @@ class Series(Mapping[str, Table], Shown):
                     hint="leave table and level away",
                 )
             frames = {
-                f"{name}__{each}" if each else name: found.to_arrow(level=each)
-                for name, found in self.items()
-                for each in found.levels or (None,)
+                f"{name}__{wanted_level}" if wanted_level else name: table.to_arrow(level=wanted_level)
+                for name, table in self.items()
+                for wanted_level in table.levels or (None,)
             }
         else:
             name = self._known(table or (next(iter(self)) if len(self) == 1 else ""))
@@ -136,7 +138,7 @@ class Series(Mapping[str, Table], Shown):
         Parameters
         ----------
         table
-            One alone, or a measure of it as ``TABLE.MEASURE``; all tables unless said.
+            Only this one, or a measure of it as ``TABLE.MEASURE``; by default, all tables.
         level
             As :meth:`Table.to_pandas` takes it.
 
@@ -146,7 +148,7 @@ class Series(Mapping[str, Table], Shown):
             ``period`` and the ``previous`` one, ``table``, the codes, ``count`` in the period (of a measure
             its number), ``change`` since the previous one, and the ``margin`` of the change. ``reason`` says
             of a row why it has no margin, or no change: a cell that one of them does not have, or left blank.
-            Two periods that cannot be compared are one row of a reason alone.
+            Two periods that cannot be compared give one row with only the reason.
 
         Raises
         ------
@@ -159,22 +161,22 @@ class Series(Mapping[str, Table], Shown):
 
         names = list(self)
         if table is not None:
-            measured = any(table in each._numbers for each in self.releases)
+            measured = any(table in release._numbers for release in self.releases)
             names = [table if measured else self._known(table)]
         parts: list[DataFrame] = []
         for before, after in pairwise(self.releases):
-            found = Changes(before, after)
+            changes = Changes(before, after)
             for name in names:
-                rows = found._by_cell(name, level=level)
+                rows = changes._by_cell(name, level=level)
                 about = {"period": after.period, "previous": before.period, "table": name}
-                for place, (column, value) in enumerate(about.items()):
-                    rows.insert(place, column, value)
+                for index, (column, value) in enumerate(about.items()):
+                    rows.insert(index, column, value)
                 parts.append(rows)
         codes = dict.fromkeys(column for rows in parts for column in rows if column not in _CHANGES)
         columns = [*_CHANGES[:3], *codes, *_CHANGES[3:]]
         if not parts:
             return pd.DataFrame(columns=columns)
-        rows = pd.concat([each.astype(object) for each in parts], ignore_index=True).reindex(columns=columns)
+        rows = pd.concat([part.astype(object) for part in parts], ignore_index=True).reindex(columns=columns)
         numbers = dict.fromkeys(["count", "change", "margin"], "float64")
         return rows.astype(numbers)
 
@@ -203,7 +205,10 @@ class Series(Mapping[str, Table], Shown):
         import pandas as pd
 
         return pd.DataFrame(
-            [{"period": each.period, "release": each.id, "tables": ", ".join(each)} for each in self.releases]
+            [
+                {"period": release.period, "release": release.id, "tables": ", ".join(release)}
+                for release in self.releases
+            ]
         )
 
     __repr__ = Shown.__repr__
@@ -227,21 +232,94 @@ def series(folder: str | os.PathLike[str], *, verify: bool = True) -> Series:
     """
     from tabularium.tasks.site.offered import NotShown, product_in
 
-    place = Path(os.path.abspath(folder))  # noqa: PTH100 - links stay
+    target = Path(os.path.abspath(folder))  # noqa: PTH100 - links stay
     not_shown: list[NotShown] = []
-    with os_errors_as(InputError, "cannot be read ({reason})", where=place, hint="name a folder"):
-        product = product_in(place, not_shown)
+    with os_errors_as(InputError, "cannot be read ({reason})", where=target, hint="name a folder"):
+        product = product_in(target, not_shown)
     if not_shown:
         first = not_shown[0]
         raise PublicationError(first.why, where=first.where, hint="restore it, or take its folder away")
-    current = [] if product is None else [each.current for each in reversed(product.periods)]
-    found = [open_release(each.folder, verify=verify) for each in current if each is not None]
-    for each in found:
-        each._published(str(each.folder))
-    if not found:
+    current = [] if product is None else [period.current for period in reversed(product.periods)]
+    releases = [open_release(version.folder, verify=verify) for version in current if version is not None]
+    for release in releases:
+        release._published(str(release.folder))
+    if not releases:
         raise InputError(
             "no current release lies in this folder",
             where=str(folder),
             hint="name the folder of a product, which holds PERIOD/RELEASE",
         )
-    return Series(place, found)
+    return Series(target, releases)
+
+
+# Tables of several releases as a file for other programs: CSV, Parquet, or a DuckDB database.
+
+
+KINDS = (".csv", ".parquet", ".duckdb")
+
+
+def check_target(path: Path, *, overwrite: bool) -> None:
+    """See, before anything is read, that a file can be written here.
+
+    Raises
+    ------
+    InputError
+        It is of no kind that is known, is there already, or its folder is not there.
+    """
+    if path.suffix not in KINDS:
+        raise InputError(
+            "is of no kind that is written", where=str(path), hint=f"let it end in {', '.join(KINDS)}"
+        )
+    if os.path.lexists(path) and not overwrite:
+        raise InputError("is there already", where=str(path), hint="name another, or allow overwriting")
+    if not path.parent.is_dir():
+        raise InputError("its folder is not there", where=str(path), hint="make the folder first")
+
+
+def write_series(tables: Mapping[str, pa.Table], path: Path) -> None:
+    """Write tables into a file, which is there whole or not at all.
+
+    Parameters
+    ----------
+    tables
+        By name; only one for ``.csv`` and ``.parquet``.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        aside.unlink(missing_ok=True)
+        if path.suffix == ".duckdb":
+            with duckdb.connect(str(aside)) as database:
+                for name, table in tables.items():
+                    database.register("rows", _plain(table))
+                    database.execute(f'CREATE TABLE "{name.replace(chr(34), chr(34) * 2)}" AS FROM rows')
+                    database.unregister("rows")
+        else:
+            (table,) = tables.values()
+            if path.suffix == ".csv":
+                pa.csv.write_csv(_plain(table), aside)
+            else:
+                pa.parquet.write_table(table, aside)
+        aside.replace(path)
+    except OSError as error:
+        reason = reason_of(error)
+    except duckdb.Error as error:
+        reason = type(error).__name__
+    else:
+        return
+    with contextlib.suppress(OSError):
+        aside.unlink()
+    raise InputError(f"cannot be written ({reason})", where=str(path), hint="see its rights and its disk")
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Return a table with its texts written out: not all programs know dictionaries."""
+    fields = [
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(fields))

@@ -1,4 +1,4 @@
-"""How results look in a terminal and in a notebook: a sentence, and rows below it."""
+"""Display of results in a terminal and in a notebook: a sentence, and rows below it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Shown(ABC):
         """Return the rows below it; of many the first and the last are shown."""
 
     def beginning(self, rows: int = 5) -> str:
-        """Return the sentence with the first rows alone."""
+        """Return the sentence with only the first rows."""
         return f"{self._headline()}\n{self._rows().head(rows).to_string(index=False)}"
 
     def __repr__(self) -> str:

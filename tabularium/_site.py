@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 
 
 class Site(Shown):
-    """Pages that were written. Made by :func:`site`.
-
-    Attributes
-    ----------
-    folder
-        Where they lie.
-    index
-        The first page.
-    """
+    """Pages that were written. Made by :func:`site`."""
 
     def __init__(self, folder: Path, release_catalogue: ReleaseCatalogue) -> None:
         self.folder, self.index, self._shelf = folder, folder / "index.html", release_catalogue
@@ -40,8 +32,8 @@ class Site(Shown):
         import pandas as pd
 
         rows = [
-            (each.said.product, each.said.period, each.said.release_id, each.state)
-            for each in self._shelf.releases
+            (release.said.product, release.said.period, release.said.release_id, release.state)
+            for release in self._shelf.releases
         ]
         return pd.DataFrame(rows, columns=["product", "period", "release", "state"])
 
@@ -50,7 +42,7 @@ class Site(Shown):
         """What lies among the releases and cannot be shown: ``where``, and ``why``."""
         import pandas as pd
 
-        rows = [(each.where, each.why) for each in self._shelf.not_shown]
+        rows = [(row.where, row.why) for row in self._shelf.not_shown]
         return pd.DataFrame(rows, columns=["where", "why"])
 
     def as_dict(self) -> dict[str, Any]:
@@ -59,12 +51,12 @@ class Site(Shown):
             "site": str(self.folder),
             "products": len(self._shelf.products),
             "releases": len(list(self._shelf.releases)),
-            "not_shown": [vars(each) for each in self._shelf.not_shown],
+            "not_shown": [vars(row) for row in self._shelf.not_shown],
         }
 
     def _headline(self) -> str:
-        said = self.as_dict()
-        return f"{said['releases']} releases of {said['products']} products: {self.index}"
+        summary = self.as_dict()
+        return f"{summary['releases']} releases of {summary['products']} products: {self.index}"
 
     def _rows(self) -> DataFrame:
         return self.releases
@@ -79,7 +71,7 @@ def site(
 ) -> Site:
     """Write a web site over releases: products, periods, search, downloads, feeds, budget over time.
 
-    Certificates and indexes alone are read. The same releases give the same bytes.
+    Only certificates and indexes are read. The same releases give the same bytes.
 
     Parameters
     ----------
@@ -123,14 +115,14 @@ def _of_products(
     if isinstance(releases, str | os.PathLike):
         return Path(releases), None
     given = [releases] if isinstance(releases, Series) else releases
-    places = [Path(os.path.realpath(each.folder if isinstance(each, Series) else each)) for each in given]
-    if gone := [each for each in places if not each.is_dir()]:
+    places = [Path(os.path.realpath(item.folder if isinstance(item, Series) else item)) for item in given]
+    if gone := [path for path in places if not path.is_dir()]:
         raise InputError("there is no such folder", where=str(gone[0]), hint="name the folder of a product")
-    folders = {each.parent for each in places}
+    folders = {path.parent for path in places}
     if len(folders) != 1:
         raise InputError(
             f"products of {len(folders)} folders of releases",
             where="releases",
             hint="name products that lie in one folder; pages link to all from there",
         )
-    return folders.pop(), [each.name for each in places]
+    return folders.pop(), [path.name for path in places]

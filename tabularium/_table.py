@@ -22,7 +22,7 @@ _LABEL = "_label"
 
 
 class Table(Shown):
-    """The numbers of a table as they were published: a row for each cell, with a margin beside each number.
+    """The numbers of a table as they were published: a row for each cell, each number with its margin.
 
     What takes Arrow's C stream (Polars, DuckDB, pandas) takes a table as it is.
 
@@ -56,14 +56,14 @@ class Table(Shown):
         self._ordered = tuple(ordered)
 
     @cached_property
-    def _whole(self) -> ArrowTable:
+    def _arrow(self) -> ArrowTable:
         return self._read()
 
     @cached_property
     def levels(self) -> tuple[str, ...]:
         """See the attributes of the class."""
-        found = self._whole
-        return tuple(found[LEVEL].unique().to_pylist()) if LEVEL in found.column_names else ()
+        table = self._arrow
+        return tuple(table[LEVEL].unique().to_pylist()) if LEVEL in table.column_names else ()
 
     def to_arrow(self, *, level: str | Sequence[str] | None = None, labels: bool = True) -> ArrowTable:
         """Return the rows of a level.
@@ -74,41 +74,41 @@ class Table(Shown):
             One of ``levels``, or several, which get a column ``level``; the last one unless said. Rows of
             several levels count the same people again and must not be added up.
         labels
-            Whether the columns of labels are wanted beside those of codes.
+            Whether columns of labels are wanted in addition to codes.
 
         Raises
         ------
         InputError
             There is no such level.
         """
-        found = self._whole
+        table = self._arrow
         if not self.levels and level is not None:
             raise InputError("this table has no levels", where=f"table {self.name}", hint="leave level= away")
         if self.levels:
             asked = (level or self.levels[-1],) if isinstance(level, str | None) else tuple(level)
-            if unknown := [each for each in asked if each not in self.levels]:
+            if unknown := [name for name in asked if name not in self.levels]:
                 raise InputError(
                     f"there is no level {unknown[0]!r}",
                     where=f"table {self.name}",
                     hint=f"known are {', '.join(self.levels)}",
                 )
-            found = _of_levels(found, asked)
+            table = _of_levels(table, asked)
             if len(asked) == 1:
-                found = found.drop_columns([LEVEL])
+                table = table.drop_columns([LEVEL])
         if not labels:
-            names = [f"{each}{_LABEL}" for each in self.dimensions]
-            found = found.drop_columns([each for each in names if each in found.column_names])
-        return found
+            names = [f"{dimension}{_LABEL}" for dimension in self.dimensions]
+            table = table.drop_columns([name for name in names if name in table.column_names])
+        return table
 
     def to_pandas(self, *, level: str | Sequence[str] | None = None, labels: bool = True) -> DataFrame:
         """Return the rows of a level, as :meth:`to_arrow`; codes and labels are categorical.
 
         Bins of numbers are in their order: ``frame[frame["age"] >= "20-24"]``.
         """
-        found: DataFrame = self.to_arrow(level=level, labels=labels).to_pandas()
+        frame: DataFrame = self.to_arrow(level=level, labels=labels).to_pandas()
         for name in self._ordered:
-            found[name] = found[name].cat.as_ordered()
-        return found
+            frame[name] = frame[name].cat.as_ordered()
+        return frame
 
     def to_polars(self, *, level: str | Sequence[str] | None = None, labels: bool = True) -> PolarsFrame:
         """Return the rows of a level, as :meth:`to_arrow`, where Polars is installed."""
@@ -118,15 +118,15 @@ class Table(Shown):
             raise InputError(
                 "Polars is not installed", where="to_polars", hint="install it: pip install polars"
             ) from None
-        found = polars.from_arrow(self.to_arrow(level=level, labels=labels))
-        assert isinstance(found, polars.DataFrame)  # noqa: S101 - of a table
-        return found
+        frame = polars.from_arrow(self.to_arrow(level=level, labels=labels))
+        assert isinstance(frame, polars.DataFrame)  # noqa: S101 - of a table
+        return frame
 
     def unbiased(self) -> Table:
         """Return estimates of counts and sums that are right on average: to add up, and to compute with.
 
         They agree with each other as the published counts do, and were neither kept from falling below zero
-        nor made whole. Beside each ``estimate`` of a count stands its ``variance``, of the noise alone; where
+        nor made whole. Each ``estimate`` of a count comes with its ``variance``, of the noise only; where
         many tables were made to agree it is an estimate itself. A sum or distinct count has its estimate
         under its name, and ``NAME_variance``; means, rates and quantiles are no sums of what was measured,
         and have none. It costs no budget: they are made of the noisy measurements in the release.
@@ -141,9 +141,9 @@ class Table(Shown):
             raise InputError(
                 "has no measurements of its own", where=f"table {self.name}", hint="open one release"
             )
-        found = self._estimate()
+        estimate = self._estimate()
         of = f"{self.of}, unbiased"
-        return Table(self.name, of, self.dimensions, None, lambda: found, ordered=self._ordered)
+        return Table(self.name, of, self.dimensions, None, lambda: estimate, ordered=self._ordered)
 
     def total(
         self,
@@ -164,12 +164,12 @@ class Table(Shown):
         where
             Columns whose names are no words of Python, or ``confidence`` or ``source``, with their codes.
         confidence
-            Of the interval, between 0 and 1; that of the release unless said.
+            Confidence of the interval, between 0 and 1; by default, as in the release.
         source
             ``"measurements"``: the best sum. ``"tables"``: the sum of the published cells, with an interval
             of its own. What is better known unless said.
         **codes
-            Of each column a code or several; of one with a hierarchy those of any level, each counted once.
+            A code or several for each column; for a hierarchy, codes of any level, each counted once.
             All of a column that is left out.
 
         Returns
@@ -209,14 +209,14 @@ class Table(Shown):
         return self.to_pandas()
 
 
-def _of_levels(whole: ArrowTable, levels: Sequence[str]) -> ArrowTable:
+def _of_levels(table: ArrowTable, levels: Sequence[str]) -> ArrowTable:
     """Return the rows of some levels; texts that are in none of them are not in the dictionaries either."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = whole.filter(pc.is_in(whole[LEVEL].cast(pa.string()), pa.array(levels)))
-    for place, field in enumerate(found.schema):
+    rows = table.filter(pc.is_in(table[LEVEL].cast(pa.string()), pa.array(levels)))
+    for index, field in enumerate(rows.schema):
         if pa.types.is_dictionary(field.type):
-            texts = found.column(place).cast(pa.string()).dictionary_encode()
-            found = found.set_column(place, pa.field(field.name, texts.type, metadata=field.metadata), texts)
-    return found
+            texts = rows.column(index).cast(pa.string()).dictionary_encode()
+            rows = rows.set_column(index, pa.field(field.name, texts.type, metadata=field.metadata), texts)
+    return rows

@@ -1,4 +1,4 @@
-"""Whether a release is what it says."""
+"""Verification of a release."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Verdict(Shown):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All of them: ``group``, ``what``, ``outcome`` (checked, unchecked, failed) and ``said``."""
-        return (*(each for _, found in self.by_release for each in found), *self.series)
+        return (*(finding for _, findings in self.by_release for finding in findings), *self.series)
 
     def __bool__(self) -> bool:
         return not self.failed
@@ -48,12 +48,12 @@ class Verdict(Shown):
     @property
     def failed(self) -> tuple[Finding, ...]:
         """What is not as the release says."""
-        return tuple(each for each in self.findings if each.outcome == "failed")
+        return tuple(finding for finding in self.findings if finding.outcome == "failed")
 
     @property
     def unchecked(self) -> tuple[Finding, ...]:
         """What could not be checked, and what it needs: an export of the ledger, the agency's key."""
-        return tuple(each for each in self.findings if each.outcome == "unchecked")
+        return tuple(finding for finding in self.findings if finding.outcome == "unchecked")
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it, with what nobody can verify."""
@@ -78,7 +78,7 @@ class Verdict(Shown):
         """Return a row for each check: ``group``, ``what``, ``outcome``, ``said``."""
         import pandas as pd
 
-        return pd.DataFrame([each.as_dict() for each in self.findings])
+        return pd.DataFrame([finding.as_dict() for finding in self.findings])
 
     @property
     def summary(self) -> str:
@@ -90,8 +90,8 @@ class Verdict(Shown):
         return self.summary
 
     def _rows(self) -> DataFrame:
-        found = self.to_pandas()
-        return found[found["outcome"] != "checked"]
+        frame = self.to_pandas()
+        return frame[frame["outcome"] != "checked"]
 
 
 @bare_errors
@@ -123,10 +123,10 @@ def verify(
     from tabularium.tasks.verify.subject import Subject
     from tabularium.tasks.verify.verify_release import verify_release
 
-    given, books = (None if each is None else Path(each) for each in (key, export))
-    subjects = [Subject(Path(each), given, books) for each in (*since, folder)]
+    given, books = (None if path is None else Path(path) for path in (key, export))
+    subjects = [Subject(Path(release), given, books) for release in (*since, folder)]
     try:
-        found = [(subject, list(verify_release(subject))) for subject in subjects]
-        return Verdict(found, verify_series(subjects, books) if since else [])
+        findings = [(subject, list(verify_release(subject))) for subject in subjects]
+        return Verdict(findings, verify_series(subjects, books) if since else [])
     except Unrecognised as error:
         raise NotARelease(str(error)) from None

@@ -1,4 +1,4 @@
-"""What waits for a person: approvals, drafts, attempts, refused deliveries, and what is overdue."""
+"""Open decisions of people: approvals, drafts, attempts, refused deliveries, and what is overdue."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Waiting(DataFrame):
     @property
     def unknown(self) -> tuple[str, ...]:
         """A sentence for each source that did not answer, whose rows are therefore not there."""
-        found: tuple[str, ...] = self.attrs["unknown"]
-        return found
+        names: tuple[str, ...] = self.attrs["unknown"]
+        return names
 
 
 @dataclass(frozen=True)
 class Waits:
     """One thing that waits for a person.
 
-    A release that waits for an officer, or whose delivery was refused, is not listed as overdue beside that.
+    A release that waits for an officer, or whose delivery was refused, is not also listed as overdue.
 
     Attributes
     ----------
@@ -96,27 +96,27 @@ def waiting(ledger: Ledger, home: Home | None) -> tuple[list[Waits], tuple[str, 
     Parameters
     ----------
     home
-        Of the installation; None for an export, which tells of its ledger alone.
+        Of the installation; None for an export, which holds only its ledger.
     """
     if home is None:
-        found = list(_decisions(ledger, None, []))
+        rows = list(_decisions(ledger, None, []))
         unknown = [f"An export tells only of its ledger: {_SEEN_BY_PREFECT}, nor are deliveries."]
     else:
         runs, overdue, unknown = _of_prefect(home)
-        found = list(_decisions(ledger, home, runs))
-        drawing = {(each.product, each.period) for each in found if each.kind == "attempts"}
-        found += (
+        rows = list(_decisions(ledger, home, runs))
+        drawing = {(row.product, row.period) for row in rows if row.kind == "attempts"}
+        rows += (
             _approval(ledger, home, run)
             for run in runs
             if run.unapproved and (run.product, run.period) not in drawing
         )
         try:
-            found += _deliveries(ledger, home)
+            rows += _deliveries(ledger, home)
         except TabulariumError as error:
             unknown.append(f"Refused deliveries are not listed: {error.what}.")
-        other = {(each.product, each.period) for each in found}
-        found += (each for each in overdue if (each.product, each.period) not in other)
-    return sorted(found, key=lambda each: each.since), tuple(unknown)
+        other = {(row.product, row.period) for row in rows}
+        rows += (row for row in overdue if (row.product, row.period) not in other)
+    return sorted(rows, key=lambda row: row.since), tuple(unknown)
 
 
 def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Iterator[Waits]:
@@ -124,7 +124,7 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
     option = "" if home is None else home.option
     asking = {run.spec_digest: f"run {run.name}" for run in runs}
     for account in ledger.accounts():
-        for charge in ledger.each_charge(account.name):
+        for charge in ledger.all_charges(account.name):
             name = charge.release_id
             paid = account.name, charge.product, charge.period, charge.amount
             asks = asking.get(charge.spec_digest, "")
@@ -141,7 +141,7 @@ def _decisions(ledger: Ledger, home: Home | None, runs: list[WaitingRun]) -> Ite
                     if draft.accepted:  # what was to publish it was cut off, or had no room
                         about = "accepted, not published"
                         then = "Its run publishes it; where none does, this command does, and signs nothing."
-                    signed = tuple(each.officer for each in draft.acceptances)
+                    signed = tuple(acceptance.officer for acceptance in draft.acceptances)
                     yield Waits(
                         "review",
                         *paid,
@@ -203,7 +203,7 @@ def _approval(ledger: Ledger, home: Home, run: WaitingRun) -> Waits:
         )
     about = account, run.product, run.period, amount, run.spec_digest, run.since, command
     looked_at = ("",) * 3 if amount is None else (run.spec, run.revises or "", run.measurements_of or "")
-    known = next((each for each in ledger.accounts() if each.name == account), None)
+    known = next((entry for entry in ledger.accounts() if entry.name == account), None)
     officers = 1 if known is None else known.terms.approvals_for(run.product)
     unpaid = known is not None and amount is not None and amount > known.left
     what, then = "not approved", "Once its spec is approved, the run goes on by itself."
@@ -228,13 +228,13 @@ def approved_by(
         Of the spec; approvals of less do not count, nor those that would not count together with one of it.
         None where it is not known.
     """
-    found = ledger.approval(account, spec_digest)
-    if found is None:
+    approval = ledger.approval(account, spec_digest)
+    if approval is None:
         return ()
-    signed = tuple(each.officer for each in found.signed_by(officers))
-    if budget is None or found.amount == budget:
+    signed = tuple(signer.officer for signer in approval.signed_by(officers))
+    if budget is None or approval.amount == budget:
         return signed
-    suffices = len(signed) >= officers and (found.amount is None or budget < found.amount)
+    suffices = len(signed) >= officers and (approval.amount is None or budget < approval.amount)
     return signed if suffices else ()
 
 
@@ -254,7 +254,7 @@ def _of_prefect(home: Home) -> tuple[list[WaitingRun], list[Waits], list[str]]:
             late = overdue(client, home, datetime.now(UTC))
     except TabulariumError:
         return [], [], [f"Prefect does not answer: {_SEEN_BY_PREFECT}."]
-    return runs, [_overdue(each) for each in late], []
+    return runs, [_overdue(release) for release in late], []
 
 
 def _overdue(late: Overdue) -> Waits:
@@ -281,17 +281,18 @@ def _deliveries(ledger: Ledger, home: Home) -> list[Waits]:
     published = {
         (charge.product, charge.period, charge.changed_at)
         for account in ledger.accounts()
-        for charge in ledger.each_charge(account.name)
+        for charge in ledger.all_charges(account.name)
         if charge.state == "published"
     }
     return [
         Waits(
-            "refused", "", each.product, each.period, None, "", each.since, each.command,
-            each.run and f"run {each.run}", each.refusal, each.then,
+            "refused", "", release.product, release.period, None, "", release.since, release.command,
+            release.run and f"run {release.run}", release.refusal, release.then,
         )
-        for each in refused
+        for release in refused
         if not any(
-            (product, period) == (each.product, each.period) and datetime.fromisoformat(at) > each.since
+            (product, period) == (release.product, release.period)
+            and datetime.fromisoformat(at) > release.since
             for product, period, at in published
         )
     ]  # fmt: skip

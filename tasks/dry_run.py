@@ -25,8 +25,8 @@ from tabularium.tasks.publish.formats.base import write_without_rows
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.redaction import bare_errors
-from tabularium.validations.spec.checks.table_checks import fits, slabs
-from tabularium.validations.spec.tables import ABOVE, Table
+from tabularium.validations.release_spec.checks.table_checks import fits, slabs
+from tabularium.validations.release_spec.tables import ABOVE, Table
 
 
 @stage("dry run")

@@ -159,7 +159,7 @@ def require_one_account(home: Home, ledger: Ledger, main: str, account: str) -> 
     other = _owner(_of_input(home, main))
     if other is None or other == account:
         return
-    charges = (charge for charge in ledger.each_charge(other) if charge.state != "voided")
+    charges = (charge for charge in ledger.all_charges(other) if charge.state != "voided")
     if any(has_source(home, charge.release_id, main) for charge in charges):
         theirs, ours = ledger.account(other), ledger.account(account)
         hint = f"charge it in account {other}"
@@ -188,7 +188,7 @@ def require_one_period(home: Home, ledger: Ledger, claim: Claim, main: str) -> N
     """
     if claim.again or has_source(home, claim.release_id, main):
         return
-    for charge in ledger.each_charge(claim.account):
+    for charge in ledger.all_charges(claim.account):
         other = charge.product == claim.product and charge.period != claim.period
         if other and charge.state != "voided" and has_source(home, charge.release_id, main):
             raise DataRefused(

@@ -19,7 +19,7 @@ from tabularium.mechanisms.errors import PublicationError
 from tabularium.mechanisms.measured import Measured
 from tabularium.tasks.postprocess.mapped_arrays import new_mapped
 from tabularium.tasks.runtime.run import Run
-from tabularium.validations.spec.checks.table_checks import level_shapes
+from tabularium.validations.release_spec.checks.table_checks import level_shapes
 
 Part = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 """What was noted of a stored part, and its arrays."""

@@ -19,8 +19,8 @@ from tabularium.tasks.publish.release_folder import check_release
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.runtime.run import Run
 from tabularium.validations.certificate import CERTIFICATE, Certificate
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.privacy import RowCountRule
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.privacy import RowCountRule
 
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger

@@ -29,9 +29,9 @@ from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.redaction import bare_errors
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.problems import choose
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.problems import choose
 
 if TYPE_CHECKING:
     from tabularium.tasks.ingest.open_source import InputHandle

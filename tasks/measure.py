@@ -41,10 +41,10 @@ from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.runtime.tracebacks import keep
 from tabularium.validations.imported_later import Later
-from tabularium.validations.spec.checks.table_checks import MECHANISM, level_shapes, slabs
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.privacy import CUT_UNITS, LEFT_OUT, Tally
-from tabularium.validations.spec.tables import Histogram, Table
+from tabularium.validations.release_spec.checks.table_checks import MECHANISM, level_shapes, slabs
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.privacy import CUT_UNITS, LEFT_OUT, Tally
+from tabularium.validations.release_spec.tables import Histogram, Table
 
 if TYPE_CHECKING:
     from tabularium.ledger import Charge

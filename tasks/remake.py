@@ -1,8 +1,8 @@
 """A release made again from the stored measurements of an earlier one: no data are read, and none is needed.
 
 What may differ is what is done with the measurements; all that decided what was measured, and how, must be as
-it was (:func:`tabularium.validations.spec.load.measurement_plan`). The plan of the earlier release is read
-from the certificate that was kept beside its measurements, whose digest the ledger holds.
+it was (:func:`tabularium.validations.release_spec.load.measurement_plan`). The plan of the earlier release is
+read from the certificate that was kept beside its measurements, whose digest the ledger holds.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.unit_tallies import attempts
 from tabularium.validations.certificate import CERTIFICATE, Certificate
-from tabularium.validations.spec.load import Loaded, measurement_plan
-from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.release_spec.load import Loaded, measurement_plan
+from tabularium.validations.release_spec.model import ReleaseSpec
 
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger

@@ -47,9 +47,9 @@ from tabularium.tasks.published_heads import require_new, stamped_head, write_he
 from tabularium.tasks.runtime.progress import note, stopping
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
-from tabularium.validations.spec.privacy import RowCountRule, Tally
-from tabularium.validations.spec.summary import tally_about
-from tabularium.validations.suites.microdata_suite import CHANGE, around
+from tabularium.validations.release_spec.privacy import RowCountRule, Tally
+from tabularium.validations.release_spec.summary import tally_about
+from tabularium.validations.suites.microdata import CHANGE, around
 
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger

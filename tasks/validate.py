@@ -20,13 +20,19 @@ from tabularium.tasks.last_published import last_total
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
-from tabularium.validations.derivation.derived_columns import coded_columns
+from tabularium.validations.derivation import coded_columns
 from tabularium.validations.domains.domains import Domain, NumberDomain
 from tabularium.validations.redaction import redacted
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 from tabularium.validations.suites.expectations import RuleResult, write_private
-from tabularium.validations.suites.metrics import Metrics, metrics_expression, read_metrics
-from tabularium.validations.suites.microdata_suite import check_microdata, local_notes, stop_if_failed
+from tabularium.validations.suites.microdata import (
+    Metrics,
+    check_microdata,
+    local_notes,
+    metrics_expression,
+    read_metrics,
+    stop_if_failed,
+)
 from tabularium.validations.universes.impossible_cells import without_impossible
 
 __all__ = ["RuleResult", "measure_source", "validate", "validate_microdata"]

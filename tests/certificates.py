@@ -7,7 +7,7 @@ from typing import Any
 
 from tabularium.validations import certificate as said
 from tabularium.validations.certificate import Certificate
-from tabularium.validations.spec.publication import About
+from tabularium.validations.release_spec.publication import About
 
 DIGEST = "0" * 64
 ONE = Fraction(1)

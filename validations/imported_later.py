@@ -9,7 +9,7 @@ from typing import Any
 class Later:
     """A module that is imported when something of it is asked for.
 
-    Type checkers are told of the module itself::
+    Type checkers see the module itself::
 
         if TYPE_CHECKING:
             import ibis

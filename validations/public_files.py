@@ -1,4 +1,4 @@
-"""Files that somebody else may have written: plain ones alone are opened, at once, and read within limits.
+"""Files that somebody else may have written: only plain ones are opened, at once, and read within limits.
 
 Nothing is looked at by name first and opened afterwards: the file is opened without waiting and without
 following a link, and what was opened is judged.
@@ -146,10 +146,10 @@ def json_object(raw: bytes) -> dict[str, Any]:
     Unreadable
         It is none, is too deep or has too many values, or a number, or a text that is one, is of absurd size.
     """
-    found = json_value(raw)
-    if not isinstance(found, dict):
+    value = json_value(raw)
+    if not isinstance(value, dict):
         raise Unreadable("is not a JSON object")
-    return found
+    return value
 
 
 def json_value(raw: bytes) -> Any:
@@ -158,13 +158,13 @@ def json_value(raw: bytes) -> Any:
     if containers > MOST_CONTAINERS or containers + raw.count(b",") > MOST_VALUES:
         raise Unreadable("holds more values than any file of a release")
     try:
-        found = json.loads(raw, parse_int=_integer, parse_float=_number, parse_constant=_number)
+        value = json.loads(raw, parse_int=_integer, parse_float=_number, parse_constant=_number)
     except Unreadable:
         raise
     except (ValueError, RecursionError):
         raise Unreadable("is not JSON") from None
-    _see_sober(found)
-    return found
+    _see_sober(value)
+    return value
 
 
 def _integer(digits: str) -> int:
@@ -174,10 +174,10 @@ def _integer(digits: str) -> int:
 
 
 def _number(digits: str) -> float:
-    found = float(digits)
-    if not math.isfinite(found):
+    number = float(digits)
+    if not math.isfinite(number):
         raise Unreadable("holds a number of absurd size")
-    return found
+    return number
 
 
 def _see_sober(value: Any) -> None:
@@ -209,9 +209,9 @@ def read_text(
     largest
         Bytes that it may have, whole MiB.
     report
-        Called with the 1-based line (or None), what is wrong, and how to mend it.
+        Called with the 1-based line (or None), what is wrong, and a hint.
     find, shorten
-        How to mend a name at which there is no file, and a file that is too large.
+        Hints for a name at which there is no file, and for a file that is too large.
     """
     try:
         content = read_plain(path, largest, links=True)

@@ -107,8 +107,8 @@ def os_errors_as(
     try:
         yield
     except OSError as error:
-        place = (getattr(error, "filename", None) if named else None) or where
-        raise kind(what.replace("{reason}", reason_of(error)), where=str(place), hint=hint) from None
+        path = (getattr(error, "filename", None) if named else None) or where
+        raise kind(what.replace("{reason}", reason_of(error)), where=str(path), hint=hint) from None
 
 
 def reason_of(error: OSError) -> str:
@@ -126,7 +126,7 @@ def _is_mistake(error: Exception) -> bool:
     if kind.__module__ != "builtins" or isinstance(error, _OF_INPUT):
         return False
     raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
-    return is_ours(raised_in) or not any(Path(raised_in).is_relative_to(place) for place in _LIBRARIES)
+    return is_ours(raised_in) or not any(Path(raised_in).is_relative_to(folder) for folder in _LIBRARIES)
 
 
 def _shortage(error: Exception) -> TabulariumError | None:

@@ -21,11 +21,11 @@ COMMANDS = {
         "Publish what SPEC asks for. Asked for twice, it is published and paid once.",
     ),
     "withdraw": (
-        "tabularium.flows.cli.published.withdraw_command",
+        "tabularium.flows.cli.published.release_commands",
         "Withdraw a published release, signed with an enrolled key. It is not taken back.",
     ),
     "rebuild": (
-        "tabularium.flows.cli.published.rebuild_command",
+        "tabularium.flows.cli.published.release_commands",
         "Make lost folders of published releases anew, every byte as it was. Costs no budget, opens no data.",
     ),
     "deploy": (
@@ -37,31 +37,31 @@ COMMANDS = {
         "Copy FILES into an inbox as one drop: its manifest comes last, so that nobody sees half of it.",
     ),
     "watch": (
-        "tabularium.flows.cli.operations.watch_command",
+        "tabularium.flows.cli.operations.up",
         "Look at every inbox of a home whenever something changes there, and start releases. Ends by Ctrl-C.",
     ),
     "notify": (
-        "tabularium.flows.cli.operations.notify",
+        "tabularium.flows.cli.operations.deploy",
         "Have Prefect's server tell people of what happens; doing it again changes only what differs.",
     ),
     "diagnose": (
-        "tabularium.flows.cli.diagnose",
+        "tabularium.flows.cli.run_command",
         "Show why the data of a run were refused: rules, columns, kinds of fault, lines; no value, no count.",
     ),
     "init": (
-        "tabularium.flows.cli.init_command",
+        "tabularium.flows.cli.spec_commands",
         "Write a first spec from the names and types of the columns of DATA. No record of it is read.",
     ),
     "check": (
-        "tabularium.flows.cli.check_command",
+        "tabularium.flows.cli.spec_commands",
         "Say everything that is wrong with SPEC, or what it will publish, cost and be worth. Opens no data.",
     ),
     "plan": (
-        "tabularium.flows.cli.plan_command",
+        "tabularium.flows.cli.spec_commands",
         "Find the smallest budget, the shares and the levels for the targets of SPEC. Opens no data.",
     ),
     "rehearse": (
-        "tabularium.flows.cli.rehearse_command",
+        "tabularium.flows.cli.spec_commands",
         "Try SPEC on made-up records, through the whole chain. Opens no data and no home, spends nothing.",
     ),
     "sample": (
@@ -81,19 +81,19 @@ COMMANDS = {
         "Counts, sums, averages, medians and more of a published release, with errors. Costs no budget.",
     ),
     "report": (
-        "tabularium.flows.cli.published.report_command",
+        "tabularium.flows.cli.published.release_commands",
         "Write the report of a published release anew: one page, for people. Costs no budget.",
     ),
     "site": (
-        "tabularium.flows.cli.published.site_command",
+        "tabularium.flows.cli.published.release_commands",
         "Write a web site over all releases: products, periods, search, downloads, feeds, budget over time.",
     ),
     "diff": (
-        "tabularium.flows.cli.published.diff_command",
+        "tabularium.flows.cli.published.release_commands",
         "Say what differs from A to B. Opens no data and costs no budget.",
     ),
     "series": (
-        "tabularium.flows.cli.published.series_command",
+        "tabularium.flows.cli.published.release_commands",
         "Write all current periods of a product as one table with a column `period`. Costs no budget.",
     ),
     "verify": (
@@ -121,7 +121,7 @@ COMMANDS = {
         "Run the whole installation until Ctrl-C: Prefect's server, a worker, the watcher of inboxes.",
     ),
     "desk": (
-        "tabularium.flows.cli.operations.desk_command",
+        "tabularium.flows.cli.operations.up",
         "Open the officer's desk in a browser: what waits, what it costs and what it says, to be signed.",
     ),
     "ledger": (
@@ -132,7 +132,10 @@ COMMANDS = {
 
 #: What people type -> the command that does it.
 OTHER_WORDS = {
-    **{each: f"ledger {each}" for each in ("approve", "accept", "withhold", "open", "show", "history")},
+    **{
+        command: f"ledger {command}"
+        for command in ("approve", "accept", "withhold", "open", "show", "history")
+    },
     **dict.fromkeys(("publish", "release"), "run"),
     **dict.fromkeys(("validate", "lint"), "check"),
     **dict.fromkeys(("serve", "start"), "up"),

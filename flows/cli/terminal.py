@@ -1,4 +1,4 @@
-"""How the command line speaks: progress, tables, one-line errors."""
+"""Shared parts of commands: arguments and options, progress, tables, one-line errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -21,6 +22,29 @@ from rich.text import Text
 
 from tabularium.mechanisms.errors import DataRefused, TabulariumError
 from tabularium.tasks.runtime.progress import stopping
+
+SpecPath = Annotated[Path, typer.Argument(help="The release spec (YAML).", metavar="SPEC")]
+HomePath = Annotated[
+    Path | None,
+    typer.Option("--home", help="Home of the installation; default TABULARIUM_HOME or ~/.tabularium."),
+]
+Revises = Annotated[
+    str | None,
+    typer.Option(help="Publish this product and period again, for this reason; an officer approves it."),
+]
+MeasurementsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--measurements-of",
+        metavar="RELEASE_ID",
+        help="Make this revision from the measurements of that earlier release: without data, and free.",
+    ),
+]
+SameInput = Annotated[
+    bool,
+    typer.Option("--same-input", help="Release an input that was released for another period again."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 # What is printed may be a name that people chose: ":skull:" is no picture.
 out = Console(emoji=False)
@@ -119,13 +143,24 @@ def _explained(error: BaseException) -> int:
     return error.exit_code
 
 
+def say(text: str, *, style: str = "", soft_wrap: bool = True) -> None:
+    """Print a line as it is: names in it are no markup and no emoji, whatever they hold.
+
+    Parameters
+    ----------
+    soft_wrap
+        Whether the line stays one line however narrow the terminal is, so that it can be copied.
+    """
+    out.print(Text(text, style=style), soft_wrap=soft_wrap)
+
+
 def print_json(value: Any) -> None:
     """Print a value for programs."""
     write(json.dumps(value, indent=2, default=str) + "\n", last=True)
 
 
 def write(text: str, *, last: bool = False) -> None:
-    """Write to standard output; where whoever reads it has seen enough and gone, end without a word."""
+    """Write to standard output; end without a message where the reader has closed the pipe."""
     try:
         sys.stdout.write(text)
         if last:
@@ -148,7 +183,7 @@ def table(*columns: str, title: str = "") -> Table:
     return made
 
 
-def bar(part: Fraction, whole: Fraction, width: int = 24) -> str:
+def bar(part: Fraction, total: Fraction, width: int = 24) -> str:
     """Return a bar that is ``part/whole`` full."""
-    full = int(width * part / whole) if whole else 0
+    full = int(width * part / total) if total else 0
     return "█" * full + "░" * (width - full)

@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 import tabularium
-from tabularium.flows.desk.asked import Asked, Elsewhere, Page
 from tabularium.flows.desk.desk import Desk
-from tabularium.flows.desk.signing_off import decide
+from tabularium.flows.desk.safety import Asked, Elsewhere, Page
+from tabularium.flows.desk.signing import decide
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.plan.bounds_like import in_figures
 
@@ -155,7 +155,7 @@ def _decision(desk: Desk, asked: Asked) -> tabularium.Decision:
 
 
 def address_of(asked: Asked) -> str:
-    """Return the address of the page on which the spec that is asked for is looked at."""
+    """Return the address of the page that shows the spec."""
     return f"/approve?{urlencode(_named(asked))}"
 
 
@@ -174,19 +174,19 @@ def _command(desk: Desk, asked: Asked, decision: tabularium.Decision) -> str:
 def _tables(decision: tabularium.Decision) -> list[dict[str, Any]]:
     """Return every table with its universe, and each of its numbers with levels and margins."""
     numbers: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for each in decision.expected:
-        typical, small = each.in_cells or (None, None)
-        margin = each.of_noise if typical is None else typical.margin
-        numbers[each.table].append(
+    for expectation in decision.expected:
+        typical, small = expectation.in_cells or (None, None)
+        margin = expectation.of_noise if typical is None else typical.margin
+        numbers[expectation.table].append(
             {
-                "name": each.name + (f" ({each.group})" if each.group else ""),
-                "level": each.level or "all cells",
-                "cells": each.cells,
+                "name": expectation.name + (f" ({expectation.group})" if expectation.group else ""),
+                "level": expectation.level or "all cells",
+                "cells": expectation.cells,
                 "typical": None if typical is None else _records(typical.records),
-                "margin": _margin(margin, each.at_least),
+                "margin": _margin(margin, expectation.at_least),
                 "small": None if small is None else _records(small.records),
-                "in_small": None if small is None else _margin(small.margin, each.at_least),
-                "depends": each.number is None,
+                "in_small": None if small is None else _margin(small.margin, expectation.at_least),
+                "depends": expectation.number is None,
             }
         )
     return [
@@ -195,7 +195,7 @@ def _tables(decision: tabularium.Decision) -> list[dict[str, Any]]:
             "dimensions": " × ".join(table.dimensions),
             "where": table.where,
             "numbers": numbers[table.name],
-            "has_sizes": any(each["small"] for each in numbers[table.name]),
+            "has_sizes": any(row["small"] for row in numbers[table.name]),
         }
         for table in decision.spec._loaded.spec.tables
     ]

@@ -1,7 +1,8 @@
-"""What a desk knows: the home, its ledger, copies of folders, the key, and what it has done so far."""
+"""State of a desk: the home, its ledger, copies of folders, the officer's key, and what was done so far."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,12 +12,101 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import tabularium
-from tabularium.flows.desk.signing import SigningKey
-from tabularium.ledger import NotApproved
+from tabularium.ledger import BadValue, NotApproved
 from tabularium.ledger.review import AccountView, NotComposable, UnitView
-from tabularium.mechanisms.errors import TabulariumError
+from tabularium.mechanisms.errors import InputError, TabulariumError
 
-Found = TypeVar("Found")
+# The officer's key, as the desk holds it: opened by its passphrase, and closed when nobody has used it.
+
+
+IDLE_SECONDS = 15 * 60.0
+_PAUSE_SECONDS = 1.0  # after a passphrase that is not the key's
+
+
+class SigningKey:
+    """A key file, and the officer who signs with it while it is open.
+
+    Parameters
+    ----------
+    idle
+        Seconds after which it closes unless it is used.
+    """
+
+    def __init__(self, home: Path, file: Path, *, idle: float = IDLE_SECONDS) -> None:
+        self.file, self.idle = file, idle
+        self._home, self._used = home, 0.0
+        self._opened: tabularium.Officer | None = None
+        self._timer: threading.Timer | None = None
+        self._lock = threading.Lock()
+        try:
+            self.has_passphrase = b"ENCRYPTED" in file.read_bytes()
+        except OSError as error:
+            reason = error.strerror
+        else:
+            if not self.has_passphrase or os.environ.get("TABULARIUM_KEY_PASSPHRASE"):
+                self._read(os.environ.get("TABULARIUM_KEY_PASSPHRASE") or None)
+            return
+        raise InputError(
+            f"cannot be read ({reason})", where="--key", hint="name the PEM file of a private key"
+        )
+
+    def officer(self) -> tabularium.Officer | None:
+        """Return who signs; None where the passphrase must be given first. It counts as use."""
+        with self._lock:
+            self._drop_if_idle()
+            self._used = time.monotonic()
+            return self._opened
+
+    def unlock(self, passphrase: str) -> None:
+        """Open the key.
+
+        Raises
+        ------
+        BadValue
+            The passphrase is not its own, or there is no such key any more.
+        """
+        with suppress(BadValue):
+            self._read(passphrase)
+            return
+        time.sleep(_PAUSE_SECONDS)
+        if not self.file.is_file():
+            raise BadValue("is there no more", where=str(self.file), hint="put the key back, and try again")
+        raise BadValue(
+            "this is not the passphrase of this key, or it is no Ed25519 key",
+            where=self.file.name,
+            hint="try again; tabularium ledger keys new makes a key",
+        )
+
+    def close(self) -> None:
+        """Close the key: the passphrase is asked for again."""
+        with self._lock:
+            if self.has_passphrase:
+                self._opened = None
+
+    def _read(self, passphrase: str | None) -> None:
+        officer = tabularium.officer(self._home, key=self.file, passphrase=passphrase)
+        with self._lock:
+            self._opened, self._used = officer, time.monotonic()
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Drop the key once it is idle, also if nobody asks for it any more."""
+        with self._lock:
+            self._drop_if_idle()
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._opened is not None and self.has_passphrase:
+                left = self.idle - (time.monotonic() - self._used)
+                self._timer = threading.Timer(left, self._look_again)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _drop_if_idle(self) -> None:
+        if self.has_passphrase and time.monotonic() - self._used >= self.idle:
+            self._opened = None
+
+
+Result = TypeVar("Result")
 Review = tuple[list[AccountView], list[UnitView], list[NotComposable]]
 _MOST_KEPT = 200  # results that are looked at again by their address
 
@@ -48,8 +138,6 @@ class Desk:
 
     Parameters
     ----------
-    home
-        As for :func:`tabularium.open_ledger`.
     folders
         Copies of publication folders, or of folders of drafts: in each lies ``PRODUCT/PERIOD/RELEASE``.
     key
@@ -60,7 +148,7 @@ class Desk:
         self.home, self.folders, self.key = home, folders, key
         self.option = tabularium.open_ledger(home).option
         self._kept: dict[str, object] = {}
-        self._found: dict[str, tuple[int, Any]] = {}
+        self._remembered: dict[str, tuple[int, Any]] = {}
         self._verifications: dict[str, Verification] = {}
         self._lock, self._prefect = threading.Lock(), threading.Lock()
         self._number = 0
@@ -108,13 +196,13 @@ class Desk:
         """Return what was kept, if it is still."""
         return self._kept.get(number)
 
-    def remember(self, about: str, entry: int, find: Callable[[], Found]) -> Found:
+    def remember(self, about: str, entry: int, find: Callable[[], Result]) -> Result:
         """Return what was found about something as of an entry of the ledger; it is found once."""
-        known = self._found.get(about)
+        known = self._remembered.get(about)
         if known is None or known[0] != entry:
-            known = self._found[about] = (entry, find())
-        found: Found = known[1]
-        return found
+            known = self._remembered[about] = (entry, find())
+        result: Result = known[1]
+        return result
 
     def review(self) -> Review:
         """Return what was spent on whom: composed once for each state of the ledger, which takes seconds."""
@@ -136,10 +224,10 @@ class Desk:
         """Whether an entry after that one is what a statement says; None where nobody can say."""
         if entry is None:
             return None
-        said = {name: value for name, value in statement.items() if name not in ("context", "ledger")}
+        shown = {name: value for name, value in statement.items() if name not in ("context", "ledger")}
         with suppress(TabulariumError, OSError), self.books() as books:
             written = books.entries(last=books.last_entry - entry)
-            return any(all(body.get(name) == said[name] for name in said) for body in written)
+            return any(all(body.get(name) == shown[name] for name in shown) for body in written)
         return None
 
     def verification(self, release: str) -> Verification | None:

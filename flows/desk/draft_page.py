@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import tabularium
-from tabularium.flows.desk.asked import Asked, Document, Elsewhere, Page
 from tabularium.flows.desk.desk import Desk
-from tabularium.flows.desk.safety import REPORT_POLICY
-from tabularium.flows.desk.signing_off import decide
+from tabularium.flows.desk.safety import REPORT_POLICY, Asked, Document, Elsewhere, Page
+from tabularium.flows.desk.signing import decide
 from tabularium.ledger.records import SYMBOLS
 from tabularium.mechanisms.errors import InputError, PublicationError, TabulariumError
 from tabularium.tasks.plan.bounds_like import in_figures
@@ -52,7 +51,7 @@ def look(desk: Desk, asked: Asked) -> Page:
             "laid_out": charged.draft,
             "standing": charged.standing,
             "folder": folder,
-            "own": folder is not None and not any(folder.is_relative_to(each) for each in desk.folders),
+            "own": folder is not None and not any(folder.is_relative_to(copy) for copy in desk.folders),
             "commands": _commands(desk, name),
             **shown,
         },
@@ -60,7 +59,7 @@ def look(desk: Desk, asked: Asked) -> Page:
 
 
 def report(desk: Desk, asked: Asked) -> Document:
-    """Return the report of a draft, for a frame in which nothing of it runs."""
+    """Return the report of a draft, for a frame without scripts."""
     name = asked.path["release"]
     with desk.books() as books:
         laid_out = books.charged(name).draft
@@ -161,7 +160,7 @@ def _of_folder(folder: Path, digest: str, since: list[tabularium.Published], per
         draft = _opened(folder, digest)
     except TabulariumError as error:
         return {"altered": error.line()}
-    before = next((each for each in since if each.period != period and _usable(each)), None)
+    before = next((release for release in since if release.period != period and _usable(release)), None)
     return {
         "draft": draft,
         "report": (folder / _REPORT).is_file(),
@@ -171,7 +170,7 @@ def _of_folder(folder: Path, digest: str, since: list[tabularium.Published], per
 
 
 def _opened(folder: Path, digest: str) -> tabularium.Release:
-    """Open a draft, every file of which is as it was laid out."""
+    """Open a draft whose files are all unchanged."""
     draft = tabularium.open(folder)
     if draft._released.digest != digest:
         raise PublicationError(
@@ -182,12 +181,12 @@ def _opened(folder: Path, digest: str) -> tabularium.Release:
     return draft
 
 
-def _usable(each: tabularium.Published) -> bool:
-    return each.folder is not None and each.state == "current"
+def _usable(release: tabularium.Published) -> bool:
+    return release.folder is not None and release.state == "current"
 
 
 def _changed(draft: tabularium.Release, before: tabularium.Published) -> dict[str, Any] | None:
-    """Return how many cells changed by more than their margin, beside those expected by chance."""
+    """Return how many cells changed by more than their margin, and how many would by chance."""
     try:
         changes = tabularium.diff(tabularium.open(before.folder or ""), draft)
         assert isinstance(changes, tabularium.Changes)  # noqa: S101 - of two releases
@@ -201,7 +200,7 @@ def _changed(draft: tabularium.Release, before: tabularium.Published) -> dict[st
 
 
 def _largest(changes: tabularium.Changes, name: str) -> list[dict[str, Any]]:
-    """Return the cells of a table that changed most beside their margins."""
+    """Return the cells of a table that changed most, relative to their margins."""
     frame = changes[name].to_pandas(level=changes[name].levels or None)
     frame = frame[frame["difference"].notna() & frame["margin"].notna() & (frame["margin"] > 0)]
     ratio = (frame["difference"].astype(float).abs() / frame["margin"].astype(float)).sort_values()
@@ -230,10 +229,10 @@ def _targets(draft: tabularium.Release) -> Iterator[Judged]:
         if not stated:
             yield Judged(about, target.words, "nothing", None)
         elif target.largest is not None:
-            margins = [float(each) for each in stated]
-            within = sum(each <= float(target.largest) for each in margins)
-            said = f"widest {in_figures(max(margins))}; {within:,} of {len(margins):,} cells within"
-            yield Judged(about, target.words, said, within == len(margins))
+            margins = [float(text) for text in stated]
+            within = sum(margin <= float(target.largest) for margin in margins)
+            summary = f"widest {in_figures(max(margins))}; {within:,} of {len(margins):,} cells within"
+            yield Judged(about, target.words, summary, within == len(margins))
         else:
             flagged = stated.count("unreliable")
             met = flagged <= (target.unreliable or 0) * len(stated)

@@ -1,6 +1,6 @@
-"""Who may speak to the desk: the browser of whoever started it, and no page of anybody else.
+"""Access to the desk: only for the browser of the person who started it.
 
-It listens on 127.0.0.1 alone. The address that is printed holds a token that opens one session; from then on
+It listens on 127.0.0.1 only. The address that is printed holds a token that opens one session; from then on
 a cookie names it, which no script can read and no other site makes the browser send. A form holds a second
 secret of the session. A request that names another host is refused, so that no name that leads to 127.0.0.1
 makes another site's page ours; so is one that comes from another origin.
@@ -16,9 +16,11 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -31,7 +33,7 @@ POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; frame-src 'self'; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
-#: Of the report of a draft: whatever it holds, it runs nothing, asks for nothing and leads nowhere.
+#: For the report of a draft: whatever it holds, it runs no script, sends no request and has no links.
 REPORT_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; "
     "frame-ancestors 'self'; base-uri 'none'"
@@ -83,7 +85,9 @@ class Session:
 
         Cookies of other programs on this machine come with it, whatever their form.
         """
-        held = (each.strip().partition("=") for line in headers.getlist("cookie") for each in line.split(";"))
+        held = (
+            cookie.strip().partition("=") for line in headers.getlist("cookie") for cookie in line.split(";")
+        )
         return any(
             name == self.cookie and hmac.compare_digest(value.encode(), self._name.encode())
             for name, _, value in held
@@ -99,7 +103,7 @@ class Session:
 
 
 class Guard:
-    """Around the whole application: refuses whoever is not the session, and says how pages may be used."""
+    """Middleware: refuses requests from outside the session, and limits what pages may do."""
 
     def __init__(self, inner: ASGIApp, session: Session) -> None:
         self._inner, self._session = inner, session
@@ -127,7 +131,7 @@ class Guard:
         headers = Headers(scope=scope)
         if not is_own(scope["client"], scope["server"]):
             return _plainly(
-                "The desk answers to whoever started it alone, and to no other user of this machine."
+                "The desk answers only to the person who started it, and to no other user of this machine."
             )
         if (why := self._refused(scope["method"], headers)) is not None:
             return _plainly(why)
@@ -149,9 +153,9 @@ class Guard:
 
     def _refused(self, method: str, headers: Headers) -> str | None:
         """Return why a request is not from a page of the desk, or typed by its user; None if it may be."""
-        own = [origin.partition("//")[2] for origin in self._session.origins]
-        if headers.getlist("host") not in [[host] for host in own]:
-            return f"The desk answers to {_or(own)} alone."
+        hosts = [origin.partition("//")[2] for origin in self._session.origins]
+        if headers.getlist("host") not in [[host] for host in hosts]:
+            return f"The desk answers to {_or(hosts)} alone."
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin is not None and origin not in self._session.origins:
             return "This was sent by a page of another site."
@@ -189,3 +193,52 @@ def _plainly(why: str) -> Response:
 
 def _or(names: Iterable[str]) -> str:
     return " or ".join(names)
+
+
+# What a page is asked for, and what it gives back.
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that was let in.
+
+    Attributes
+    ----------
+    path, query
+        Parts of the address by name.
+    form
+        What a form holds; None of a page that is only looked at.
+    """
+
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    form: Mapping[str, str] | None = None
+
+    def value(self, name: str) -> str:
+        """Return what a form or an address has under a name, without blanks around it; empty if nothing."""
+        return (self.form or self.query).get(name, "").strip()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: a template, and what it shows."""
+
+    template: str
+    shows: Mapping[str, Any] = field(default_factory=dict)
+    status: int = 200
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """That the browser is to go to another address of the desk."""
+
+    address: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file that is shown as it is, under a policy of its own."""
+
+    content: bytes
+    media_type: str
+    policy: str

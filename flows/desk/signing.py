@@ -1,103 +1,139 @@
-"""The officer's key, as the desk holds it: opened by its passphrase, and closed when nobody has used it."""
+"""A decision in two steps: a page shows what will be signed, byte for byte; a form of it signs just that."""
 
 from __future__ import annotations
 
-import os
-import threading
-import time
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Any
 
 import tabularium
-from tabularium.ledger import BadValue
+from tabularium.flows.desk.desk import Desk
+from tabularium.flows.desk.safety import Asked, Elsewhere, Page
+from tabularium.ledger import NotApproved
 from tabularium.mechanisms.errors import InputError
 
-IDLE_SECONDS = 15 * 60.0
-_PAUSE_SECONDS = 1.0  # after a passphrase that is not the key's
+Decide = Callable[[tabularium.Officer], tabularium.Decided]
 
 
-class SigningKey:
-    """A key file, and the officer who signs with it while it is open.
+@dataclass(frozen=True)
+class Ask:
+    """What would be signed.
+
+    Attributes
+    ----------
+    who, key
+        Whose key it is, and its name.
+    text
+        The bytes, as they are.
+    form
+        The same, as the form sends them back.
+    fields
+        The same, field by field.
+    """
+
+    who: str
+    key: str
+    text: str
+    form: str
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a decision, as a page shows it later.
+
+    Attributes
+    ----------
+    signed
+        Whether anything was signed just now.
+    about, back
+        What it is about, and its page.
+    goes_on
+        Whether runs that waited for it go on, or end.
+    """
+
+    decided: tabularium.Decided
+    signed: bool
+    about: str
+    back: str
+    goes_on: bool
+
+
+def decide(
+    desk: Desk,
+    asked: Asked,
+    decide: Decide,
+    *,
+    title: str,
+    says: Sequence[str],
+    about: str,
+    back: str,
+    address: str,
+    goes_on: bool = True,
+) -> Elsewhere | Page:
+    """Show what a decision signs; or sign it, where a form says that it was shown.
 
     Parameters
     ----------
-    home
-        As for :func:`tabularium.officer`.
-    file
-        The PEM file.
-    idle
-        Seconds after which it closes unless it is used.
+    decide
+        Makes the decision with the officer that it is given.
+    title, says
+        What is decided, and what follows from it.
+    about, back, address
+        What the decision is about, its page, and where its form is sent to.
+    goes_on
+        Whether runs that wait for it go on, or end.
+
+    Raises
+    ------
+    TabulariumError
+        As the decision does; where there is no open key :class:`~tabularium.NotApproved`.
     """
-
-    def __init__(self, home: Path, file: Path, *, idle: float = IDLE_SECONDS) -> None:
-        self.file, self.idle = file, idle
-        self._home, self._used = home, 0.0
-        self._opened: tabularium.Officer | None = None
-        self._timer: threading.Timer | None = None
-        self._lock = threading.Lock()
-        try:
-            self.has_passphrase = b"ENCRYPTED" in file.read_bytes()
-        except OSError as error:
-            reason = error.strerror
-        else:
-            if not self.has_passphrase or os.environ.get("TABULARIUM_KEY_PASSPHRASE"):
-                self._read(os.environ.get("TABULARIUM_KEY_PASSPHRASE") or None)
-            return
-        raise InputError(
-            f"cannot be read ({reason})", where="--key", hint="name the PEM file of a private key"
+    officer = desk.officer
+    if officer is None:
+        raise NotApproved(
+            "nobody signs here: the key is closed, or none was named",
+            where="key",
+            hint="go back and give its passphrase, or start the desk with --key",
         )
-
-    def officer(self) -> tabularium.Officer | None:
-        """Return who signs; None where the passphrase must be given first. It counts as use."""
-        with self._lock:
-            self._drop_if_idle()
-            self._used = time.monotonic()
-            return self._opened
-
-    def unlock(self, passphrase: str) -> None:
-        """Open the key.
-
-        Raises
-        ------
-        BadValue
-            The passphrase is not its own, or there is no such key any more.
-        """
-        with suppress(BadValue):
-            self._read(passphrase)
-            return
-        time.sleep(_PAUSE_SECONDS)
-        if not self.file.is_file():
-            raise BadValue("is there no more", where=str(self.file), hint="put the key back, and try again")
-        raise BadValue(
-            "this is not the passphrase of this key, or it is no Ed25519 key",
-            where=self.file.name,
-            hint="try again; tabularium ledger keys new makes a key",
+    shown = _bytes(asked.value("signed"))
+    data = officer.to_sign(decide) if shown is None else shown
+    if data is not None and shown is None:
+        text = data.decode("ascii")
+        ask = Ask(
+            officer.name,
+            officer.key,
+            text,
+            base64.urlsafe_b64encode(data).decode("ascii"),
+            json.loads(text),
         )
+        fields = {name: value for name, value in (asked.form or {}).items() if name != "signed"}
+        shows = {"ask": ask, "title": title, "says": says, "back": back, "address": address, "fields": fields}
+        return Page("confirm.html.jinja", shows)
+    # What was decided before is signed no second time; what was to come of it may still be to be done.
+    before = desk.last_entry()
+    with desk.asking_prefect():
+        decided = decide(officer.signs_only(data or b""))
+    result = Result(decided, signed_since(desk, asked, before) is not False, about, back, goes_on)
+    return Elsewhere(f"/decided/{desk.keep(result)}")
 
-    def close(self) -> None:
-        """Close the key: the passphrase is asked for again."""
-        with self._lock:
-            if self.has_passphrase:
-                self._opened = None
 
-    def _read(self, passphrase: str | None) -> None:
-        found = tabularium.officer(self._home, key=self.file, passphrase=passphrase)
-        with self._lock:
-            self._opened, self._used = found, time.monotonic()
-        self._look_again()
+def signed_since(desk: Desk, asked: Asked, entry: int | None) -> bool | None:
+    """Whether what a form says that it has shown was signed after an entry; None where nobody can say."""
+    with suppress(InputError, ValueError):  # no page has shown that
+        return desk.signed_since(entry, json.loads(_bytes(asked.value("signed")) or b""))
+    return False
 
-    def _look_again(self) -> None:
-        """Drop the key once it is idle, also if nobody asks for it any more."""
-        with self._lock:
-            self._drop_if_idle()
-            if self._timer is not None:
-                self._timer.cancel()
-            if self._opened is not None and self.has_passphrase:
-                left = self.idle - (time.monotonic() - self._used)
-                self._timer = threading.Timer(left, self._look_again)
-                self._timer.daemon = True
-                self._timer.start()
 
-    def _drop_if_idle(self) -> None:
-        if self.has_passphrase and time.monotonic() - self._used >= self.idle:
-            self._opened = None
+def _bytes(text: str) -> bytes | None:
+    if not text:
+        return None
+    try:
+        return base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        pass
+    raise InputError("is not what this page has shown", where="signed", hint="load the page again")

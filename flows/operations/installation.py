@@ -43,8 +43,6 @@ class Installation:
 
     Attributes
     ----------
-    host, port
-        Where the server listens.
     database
         URL of the server's database; a file of the home where there is none.
     runs
@@ -73,10 +71,14 @@ class Installation:
         if self.database is not None:
             secrets["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = self.database
         environment = {**self.environment(), **secrets, "PREFECT_UI_API_URL": "/api"}
-        place = server_folder(self.home)
-        for folder in (place / "ui").glob("**/"):  # copied from a read-only package; a new one replaces it
+        server_files = server_folder(self.home)
+        for folder in (server_files / "ui").glob(
+            "**/"
+        ):  # copied from a read-only package; a new one replaces it
             folder.chmod(0o700)
-        return ManagedProcess("server", server_command(listener), environment, place, (listener.fileno(),))
+        return ManagedProcess(
+            "server", server_command(listener), environment, server_files, (listener.fileno(),)
+        )
 
     def worker(self) -> ManagedProcess:
         """Return the worker: each run is a process that it starts."""
@@ -102,17 +104,17 @@ class Installation:
             for name, value in os.environ.items()
             if not name.startswith("PREFECT_") and name not in _OF_PERSONS
         }
-        place = server_folder(self.home)
-        temporary = place / "tmp"  # of the worker; in a shared folder another user may have been first
+        folder = server_folder(self.home)
+        temporary = folder / "tmp"  # of the worker; in a shared folder another user may have been first
         temporary.mkdir(mode=0o700, exist_ok=True)
         return {
             **ours,
             **past_proxies(self.url),
             "TMPDIR": str(temporary),
             "TABULARIUM_HOME": str(self.home.path),
-            "PREFECT_HOME": str(place / "prefect"),
+            "PREFECT_HOME": str(folder / "prefect"),
             # Else Prefect writes the page into its own package, where it may have no right to.
-            "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(place / "ui"),
+            "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(folder / "ui"),
             "PREFECT_API_URL": self.url,
             "PREFECT_API_AUTH_STRING": credentials(self.home),
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -172,7 +174,7 @@ def wait_until_ready(installation: Installation, server: ManagedProcess) -> None
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address is reached from this machine alone."""
+    """Tell whether an address can be reached only from this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""Who listens on a port of this machine: no password goes to a process that only took a server's place.
+"""Listeners on ports of this machine: no password goes to a process that only took a server's place.
 
 A server gets a socket that listens already from the process that starts it, so that no other process can
 ever answer in its place. Who only finds a server looks up which process holds its socket.
@@ -59,8 +59,10 @@ def listening_while_served() -> Iterator[socket.socket]:
     When that server dies, connections are refused, and until the block ends no other user can take the port.
     """
     with socket.socket() as guard, socket.socket() as listener:
-        for each in (guard, listener):
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # shared by sockets of one user alone
+        for listener_socket in (guard, listener):
+            listener_socket.setsockopt(
+                socket.SOL_SOCKET, socket.SO_REUSEPORT, 1
+            )  # shared only by sockets of one user
         guard.bind((LOOPBACK, 0))
         listener.bind(guard.getsockname())
         listener.listen(_BACKLOG)
@@ -92,11 +94,11 @@ def hold_port(url: str) -> None:
 
 def _guard(url: str) -> socket.socket | None:
     """Return a socket at the port of ``url`` that does not listen; None where another user's does."""
-    place = urlsplit(url)
-    guard = socket.socket(socket.AF_INET6 if ":" in str(place.hostname) else socket.AF_INET)
-    guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # shared by sockets of one user alone
+    address = urlsplit(url)
+    guard = socket.socket(socket.AF_INET6 if ":" in str(address.hostname) else socket.AF_INET)
+    guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # shared only by sockets of one user
     try:
-        guard.bind((place.hostname, place.port))
+        guard.bind((address.hostname, address.port))
     except OSError:
         guard.close()
         return None
@@ -127,8 +129,8 @@ def listens(process: int, url: str) -> bool:
 
 def _listening(url: str) -> set[str]:
     """Return the sockets that answer at ``url``, as the kernel numbers them."""
-    place, found = urlsplit(url), set()
-    address = ip_address(LOOPBACK if place.hostname == "localhost" else str(place.hostname))
+    parts, inodes = urlsplit(url), set()
+    address = ip_address(LOOPBACK if parts.hostname == "localhost" else str(parts.hostname))
     for table in ("tcp", "tcp6"):
         try:
             lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
@@ -136,9 +138,9 @@ def _listening(url: str) -> set[str]:
             continue
         for fields in map(str.split, lines):
             at, _, port = fields[1].rpartition(":")
-            if fields[3] == _LISTENS and int(port, 16) == place.port and _reached(at) in (address, None):
-                found.add(f"socket:[{fields[9]}]")
-    return found
+            if fields[3] == _LISTENS and int(port, 16) == parts.port and _reached(at) in (address, None):
+                inodes.add(f"socket:[{fields[9]}]")
+    return inodes
 
 
 def _reached(written: str) -> IPv4Address | IPv6Address | None:
@@ -147,21 +149,21 @@ def _reached(written: str) -> IPv4Address | IPv6Address | None:
         bytes.fromhex(written[at : at + 8])[:: 1 if sys.byteorder == "big" else -1]
         for at in range(0, len(written), 8)
     ]
-    found = ip_address(b"".join(words))
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
-    return None if found.is_unspecified else found
+    reached = ip_address(b"".join(words))
+    if isinstance(reached, IPv6Address) and reached.ipv4_mapped is not None:
+        reached = reached.ipv4_mapped
+    return None if reached.is_unspecified else reached
 
 
 def _open(process: int) -> set[str]:
     """Return what a process has open."""
-    found = set()
+    inodes = set()
     try:
         for link in Path(f"/proc/{process}/fd").iterdir():
             try:
-                found.add(str(link.readlink()))
+                inodes.add(str(link.readlink()))
             except OSError:  # closed meanwhile
                 continue
     except OSError:  # gone, or another user's
         pass
-    return found
+    return inodes

@@ -1,4 +1,4 @@
-"""What things are called in Prefect: names that the commands, the flow and the docs share."""
+"""Names in Prefect that the commands, the flow and the docs share."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ for an officer, or is tried again still has its period.
 
 Clocks that are set forward skip times, at midnight in some zones. Prefect's server fires for such a time as
 if the clocks had been set before: what is written as midnight fires at 23:00 of the day before, and is of the
-day that is written all the same. Of times that come twice it fires at the first.
+day that is written all the same. Where a time comes twice, it fires at the first.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def resolve(template: str, scheduled: datetime, timezone: str = "UTC", cron: str
     scheduled
         When the run was to start; without a time zone it is UTC.
     timezone
-        Where the day and the month are told, such as ``Europe/Berlin``.
+        The time zone of day and month, such as ``Europe/Berlin``.
     cron
         The schedule that fired, by which a time that clocks skipped is known from the one at which the server
         fires for it; without one the clock's counts.
@@ -76,12 +76,12 @@ def resolve(template: str, scheduled: datetime, timezone: str = "UTC", cron: str
     month_before = (there.replace(day=1) - timedelta(days=1)).replace(day=1)
     times = {"scheduled": there, "previous_month": month_before}
 
-    def filled(found: re.Match[str]) -> str:
-        name, _, codes = found[1].partition(":")
+    def filled(match: re.Match[str]) -> str:
+        name, _, codes = match[1].partition(":")
         if name not in times or not codes or set(_CODE.findall(codes)) - _CODES:
-            raise _unfit(template, f"{found[0]} is not known")
+            raise _unfit(template, f"{match[0]} is not known")
         # Code by code: %q is none of the C library's own.
-        return _CODE.sub(lambda code: _told(code[1], times[name]), codes)
+        return _CODE.sub(lambda code: _formatted(code[1], times[name]), codes)
 
     period = _WORD.sub(filled, template)
     if _PERIOD.fullmatch(period) is None:
@@ -89,33 +89,33 @@ def resolve(template: str, scheduled: datetime, timezone: str = "UTC", cron: str
     return period
 
 
-def fires_at(written: datetime, place: ZoneInfo) -> datetime:
+def fires_at(written: datetime, tz: ZoneInfo) -> datetime:
     """Return when Prefect's server fires for a time of a schedule, by the clock on the wall."""
-    first, later = (written.replace(tzinfo=place, fold=fold) for fold in (0, 1))
-    skipped = _on_the_wall(first.astimezone(UTC), place) != written
-    return (later if skipped else first).astimezone(UTC).astimezone(place)
+    first, later = (written.replace(tzinfo=tz, fold=fold) for fold in (0, 1))
+    skipped = _on_the_wall(first.astimezone(UTC), tz) != written
+    return (later if skipped else first).astimezone(UTC).astimezone(tz)
 
 
-def skipped_times(cron: str, place: ZoneInfo, since: datetime, days: int = 366) -> Iterator[datetime]:
+def skipped_times(cron: str, tz: ZoneInfo, since: datetime, days: int = 366) -> Iterator[datetime]:
     """Yield the times of a schedule, by the clock on the wall, that clocks skip, one for each change."""
     for day in range(days):
         moment = since + timedelta(days=day)
-        missing = _change(moment, place)
+        missing = _change(moment, tz)
         if missing <= timedelta(0):
             continue
         at, end = moment, moment + _DAY
         while end - at > _SECOND:  # when clocks change
             middle = at + (end - at) / 2
-            at, end = (middle, end) if _change(middle, place, end - middle) > timedelta(0) else (at, middle)
-        begins = (_on_the_wall(at, place) + timedelta(seconds=30)).replace(second=0, microsecond=0)
+            at, end = (middle, end) if _change(middle, tz, end - middle) > timedelta(0) else (at, middle)
+        begins = (_on_the_wall(at, tz) + timedelta(seconds=30)).replace(second=0, microsecond=0)
         first: datetime = _croniter()(cron, begins - _SECOND).get_next(datetime)
         if first < begins + missing:
             yield first
 
 
-def previous_times(cron: str, place: ZoneInfo, before: datetime) -> Iterator[datetime]:
+def previous_times(cron: str, tz: ZoneInfo, before: datetime) -> Iterator[datetime]:
     """Yield the times of a schedule before a moment, by the clock on the wall, the last one first."""
-    times = _croniter()(cron, _on_the_wall(before, place))
+    times = _croniter()(cron, _on_the_wall(before, tz))
     while True:
         yield times.get_prev(datetime)
 
@@ -128,27 +128,27 @@ def _croniter() -> Any:
     return import_module("prefect._vendor.croniter").croniter
 
 
-def _on_the_wall(moment: datetime, place: ZoneInfo) -> datetime:
-    return moment.astimezone(place).replace(tzinfo=None, fold=0)
+def _on_the_wall(moment: datetime, tz: ZoneInfo) -> datetime:
+    return moment.astimezone(tz).replace(tzinfo=None, fold=0)
 
 
-def _change(moment: datetime, place: ZoneInfo, within: timedelta = _DAY) -> timedelta:
+def _change(moment: datetime, tz: ZoneInfo, within: timedelta = _DAY) -> timedelta:
     """Return by how much clocks are set forward in the time after a moment."""
     moment = moment.astimezone(UTC)
-    return _on_the_wall(moment + within, place) - _on_the_wall(moment, place) - within
+    return _on_the_wall(moment + within, tz) - _on_the_wall(moment, tz) - within
 
 
-def _as_written(scheduled: datetime, place: ZoneInfo, cron: str | None) -> datetime:
-    """Return the time of a schedule for which the server fired, by the clock on the wall."""
-    there = _on_the_wall(scheduled, place)
+def _as_written(scheduled: datetime, tz: ZoneInfo, cron: str | None) -> datetime:
+    """Return the scheduled time that the server fired for, in local time."""
+    there = _on_the_wall(scheduled, tz)
     if cron is None or _croniter().match(cron, there):
         return there
-    skipped = there + _change(scheduled, place, timedelta(hours=25))  # a day was skipped, too, at Samoa
-    is_it = skipped != there and fires_at(skipped, place) == scheduled and _croniter().match(cron, skipped)
+    skipped = there + _change(scheduled, tz, timedelta(hours=25))  # a day was skipped, too, at Samoa
+    is_it = skipped != there and fires_at(skipped, tz) == scheduled and _croniter().match(cron, skipped)
     return skipped if is_it else there
 
 
-def _told(code: str, when: datetime) -> str:
+def _formatted(code: str, when: datetime) -> str:
     return str((when.month + 2) // 3) if code == "q" else when.strftime(f"%{code}")
 
 

@@ -1,4 +1,4 @@
-"""Where flow runs go: the Prefect API that is configured, the one that ``tabularium up`` runs for the home,
+"""The API of flow runs: the Prefect API that is configured, the one that ``tabularium up`` runs for the home,
 or a server of this command's own.
 
 Nothing here imports Prefect unless a flow is to run or a setting of Prefect's might name an API: the library
@@ -122,10 +122,12 @@ def connected(home: Home, *, needed: bool = True) -> Iterator[str | None]:
     with contextlib.ExitStack() as stack:
         written = written_address(home)
         held = written is not None and stack.enter_context(port_held(written))
-        own = url_of_home(home) if held else None  # in this order: who answers is the home's, and stays so
-        if own is not None:
-            with settings_of(own, credentials(home)):
-                yield own
+        home_url = (
+            url_of_home(home) if held else None
+        )  # in this order: who answers is the home's, and stays so
+        if home_url is not None:
+            with settings_of(home_url, credentials(home)):
+                yield home_url
             return
     if needed:
         raise InputError(
@@ -164,8 +166,8 @@ def api_for_runs(home: Home) -> Iterator[str]:
         if url is not None:
             yield url
             return
-    with own_server() as own, settings_of(own.url, own.sign_in):
-        yield own.url
+    with own_server() as server, settings_of(server.url, server.sign_in):
+        yield server.url
 
 
 @contextlib.contextmanager
@@ -231,8 +233,6 @@ class OwnServer:
 
     Attributes
     ----------
-    url
-        Its API.
     sign_in
         What it asks for, ``user:password``; worth nothing once it has ended.
     """
@@ -305,13 +305,13 @@ def runs_of(client: SyncPrefectClient, **filters: Any) -> list[FlowRun]:
     """Return all flow runs that pass the filters, the newest first: the server gives a page at a time."""
     from prefect.client.schemas.sorting import FlowRunSort
 
-    found: dict[Any, FlowRun] = {}
+    runs: dict[Any, FlowRun] = {}
     for offset in count(0, PAGE):
         page = client.read_flow_runs(**filters, sort=FlowRunSort.ID_DESC, limit=PAGE, offset=offset)
-        found |= {run.id: run for run in page}
+        runs |= {run.id: run for run in page}
         if len(page) < PAGE:
             break
-    return list(found.values())
+    return list(runs.values())
 
 
 @contextlib.contextmanager
@@ -346,12 +346,12 @@ def deployments_of_products(client: SyncPrefectClient) -> list[DeploymentRespons
     from prefect.client.schemas.sorting import DeploymentSort
 
     of_products = FlowFilter(name=FlowFilterName(any_=[FLOW]))
-    found: list[DeploymentResponse] = []
+    deployments: list[DeploymentResponse] = []
     for offset in count(0, PAGE):
         page = client.read_deployments(
             flow_filter=of_products, sort=DeploymentSort.NAME_ASC, limit=PAGE, offset=offset
         )
-        found += page
+        deployments += page
         if len(page) < PAGE:
             break
-    return found
+    return deployments

@@ -1,6 +1,6 @@
-"""What Prefect must not do for us: load results, start an open server, take settings from another user.
+"""Limits on Prefect: it must not load results, start an open server, take settings from another user.
 
-A state may name a result: a file, and how to read it. Whoever sets the state chooses both, and reading runs
+A state may name a result: a file, and how to read it. Who sets the state chooses both, and reading runs
 code: a pickle runs what its author wrote, and Prefect's JSON calls any function that the record names. Flows
 here keep no results, so a state that has one was forged.
 

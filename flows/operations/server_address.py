@@ -1,4 +1,4 @@
-"""Where the server of a home is, and the password it asks for: both are files of the home.
+"""Address and password of the server of a home: both are files of the home.
 
 ::
 
@@ -7,7 +7,7 @@
         password             mode 0600; what clients sign in with, and a person in the UI, whole as it stands
         prefect/             what Prefect keeps: PREFECT_HOME of the server and the worker
 
-Whoever may use the API can have code run as the user of the worker, so it is never open without the password.
+A client of the API can run code as the user of the worker, so it is never open without the password.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def is_its_own(home: Home) -> bool:
 
 def _written(home: Home) -> tuple[str | None, int]:
     try:
-        said = json.loads(_address_file(home).read_text(encoding="utf-8"))
-        return str(said["url"]), int(said["pid"])
+        written = json.loads(_address_file(home).read_text(encoding="utf-8"))
+        return str(written["url"]), int(written["pid"])
     except (OSError, ValueError, KeyError, TypeError):
         return None, 0
 

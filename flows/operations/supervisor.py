@@ -114,22 +114,22 @@ class ManagedProcess:
         with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _LAST_BYTES, 0))
             lines = file.read().decode(errors="replace").split("\n")
-            said = [line.strip() for line in lines if any(map(str.isalnum, line))]
-            if said:
-                return f"; its last words: {said[-1][:_LONGEST]} (more in {self.log})"
+            words = [line.strip() for line in lines if any(map(str.isalnum, line))]
+            if words:
+                return f"; its last words: {words[-1][:_LONGEST]} (more in {self.log})"
         return ""
 
 
 @dataclass
 class Supervisor:
-    """Keeps processes running until it is told to stop.
+    """Keeps processes running until it is stopped.
 
     Attributes
     ----------
     say
-        Where what happens to them is told, a line at a time.
+        Called with a line for each thing that happens to them.
     on_stop
-        What is done at the end when only the first process is left, on which the others hang.
+        What is done at the end when only the first process is left, which the others need.
     """
 
     say: Callable[[str], None]
@@ -243,7 +243,7 @@ def _has_ended(process: int) -> bool:
 def _about(process: int) -> list[str]:
     """Return what the system says of a process, its state and parent first; nothing of one that is gone."""
     try:
-        told = Path(f"/proc/{process}/stat").read_text()
+        stat = Path(f"/proc/{process}/stat").read_text()
     except OSError:
         return []
-    return told.rpartition(")")[2].split()  # a program's name may hold anything
+    return stat.rpartition(")")[2].split()  # a program's name may hold anything

@@ -4,9 +4,9 @@
 
     what stopped it           what becomes of a deployment's flow run
     NotApproved               Suspended, until an officer has decided in the ledger
-    AwaitingReview            Suspended, likewise
+    AwaitingReview            Suspended, too
     InputMissing              AwaitingRetry, with long pauses
-    PlaceClosed               AwaitingRetry, with long pauses, until somebody mends the publication folder
+    PlaceClosed               AwaitingRetry, with long pauses, until the publication folder is repaired
     LockTimeout, StorageFailed AwaitingRetry, with growing pauses and a bounded number
     anything else             Failed, with one line
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
     from tabularium.tasks.runtime.run import Request
-    from tabularium.validations.spec.load import Loaded
+    from tabularium.validations.release_spec.load import Loaded
 
 _FOR_A_PERSON: tuple[type[TabulariumError], ...] = (NotApproved, AwaitingReview)
 _SUSPENDED, _AGAIN = "Suspended", "AwaitingRetry"
@@ -83,7 +83,7 @@ class Pauses:
 
 #: What passes by itself, most often soon: in all some four hours.
 PASSING = Pauses(5, 3600, most=13)
-#: What somebody delivers, or mends.
+#: What somebody delivers or repairs.
 DELIVERED = Pauses(60, 3600)
 #: A server that restarts: in all some ten minutes.
 RESTARTING = Pauses(0.5, 15, most=45)
@@ -135,7 +135,7 @@ def state_for(
 
 
 def enter(state: State[Any], home: Home) -> Never:
-    """Put the flow run of this process into a state in which it waits, and end the process.
+    """Put the flow run of this process into a waiting state, and end the process.
 
     Raises
     ------
@@ -267,7 +267,7 @@ def resume_waiting(
     Parameters
     ----------
     release_id, spec_digests
-        Those of this release or these specs alone; all of them where neither is given.
+        Only those of this release or these specs; all of them where neither is given.
 
     Returns
     -------
@@ -342,14 +342,14 @@ def _decided(home: Home, waiting: list[tuple[uuid.UUID, State[Any]]]) -> list[uu
 
 
 def _decisions(ledger: Ledger, seen: int) -> list[tuple[int, str | None]]:
-    """Return the entries after that one by which officers decided, and about which spec; None for any."""
+    """Return officers' decisions after that entry, each with the spec it is about; None for any."""
     number = PAGE
     while True:
         entries = ledger.last_entries(number)
         if len(entries) < number or entries[0].seq <= seen:
             break
         number *= 4
-    found: list[tuple[int, str | None]] = []
+    decisions: list[tuple[int, str | None]] = []
     for entry in entries:
         if entry.seq <= seen or entry.body["kind"] not in _DECISIONS:
             continue
@@ -357,8 +357,8 @@ def _decisions(ledger: Ledger, seen: int) -> list[tuple[int, str | None]]:
         if digest is None and "release" in entry.body:
             charge = ledger.charge(entry.body["release"])
             digest = None if charge is None else charge.spec_digest
-        found.append((entry.seq, digest))
-    return found
+        decisions.append((entry.seq, digest))
+    return decisions
 
 
 @dataclass(frozen=True)
@@ -367,8 +367,6 @@ class WaitingRun:
 
     Attributes
     ----------
-    name
-        As Prefect calls it.
     spec, revises, measurements_of
         What it was asked for.
     unapproved

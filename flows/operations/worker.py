@@ -4,8 +4,8 @@
 
 A worker that is killed between taking a run and starting its process leaves it Pending, and nobody else takes
 it; a process that ends while the server answers nothing leaves its run Running, and that keeps a place of the
-pool. From another machine both are found by their silence alone, after 90 s
-(:mod:`tabularium.flows.operations.run_keeper`). Runs whose process lives, although their worker died, are
+pool. On another machine both are noticed only by their silence, after 90 s
+(:mod:`tabularium.flows.operations.watcher`). Runs whose process lives, although their worker died, are
 left alone.
 """
 
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabularium.flows.operations.installation import most_runs
 from tabularium.flows.operations.names_in_prefect import WORK_POOL, WORK_POOL_TYPE
-from tabularium.flows.operations.run_keeper import runs_in
+from tabularium.flows.operations.watcher import runs_in
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -97,12 +97,12 @@ def _without_a_process(client: SyncPrefectClient, worker: str, *states: object) 
 
 def _runs_with_a_process() -> set[str]:
     """Return the flow runs of this user's processes on this machine."""
-    found = set()
+    runs = set()
     for file in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             words = file.read_bytes().split(b"\0")
-            found |= {word.removeprefix(_RUN).decode() for word in words if word.startswith(_RUN)}
-    return found
+            runs |= {word.removeprefix(_RUN).decode() for word in words if word.startswith(_RUN)}
+    return runs
 
 
 def let_processes_end() -> None:
@@ -118,7 +118,9 @@ def let_processes_end() -> None:
     async def submit_others(self: Any, flow_run_response: list[Any]) -> list[Any]:
         limiter = self._limiter
         held = () if limiter is None else limiter.statistics().borrowers
-        return await submit(self, [each for each in flow_run_response if each.flow_run.id not in held])
+        return await submit(
+            self, [response for response in flow_run_response if response.flow_run.id not in held]
+        )
 
     ProcessWorker._submit_scheduled_flow_runs = submit_others  # type: ignore[method-assign]
 

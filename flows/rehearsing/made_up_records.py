@@ -20,23 +20,156 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tabularium.flows.rehearsing.cells_like import Cells
+from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.ingest.source_columns import needed_columns
 from tabularium.tasks.publish.read_release import Released
-from tabularium.validations.derivation.derived_columns import source_column
-from tabularium.validations.domains.domains import Domain, NumberDomain
-from tabularium.validations.spec.columns import DatePart
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.privacy import UniqueRule
+from tabularium.validations.derivation import source_column
+from tabularium.validations.domains.domains import Domain, HierarchyDomain, NumberDomain
+from tabularium.validations.release_spec.columns import DatePart
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.measures.measure import Measure
+from tabularium.validations.release_spec.privacy import UniqueRule
+
+# Cells of made-up records: evenly, or as many in each as published tables say.
+
 
 Ints = NDArray[np.int64]
+
+
+@dataclass
+class Cells:
+    """The cells of made-up records, column by column.
+
+    Attributes
+    ----------
+    of
+        Declared column -> (records,) the cell of each.
+    """
+
+    loaded: Loaded
+    rows: int
+    rng: np.random.Generator
+    of: dict[str, Ints]
+
+    def draw_like(self, release: Released) -> None:
+        """Draw columns together as the tables of a release have them, those with the most columns first.
+
+        A column that two tables share is drawn once; the second gives the rest of its columns for what was
+        drawn. A cell that was published as less than nothing counts as empty.
+
+        Raises
+        ------
+        InputError
+            It has no table with a column and codes of the spec.
+        """
+        tables = [
+            candidate
+            for candidate in release.spec.tables
+            if set(candidate.dimensions) & set(self.loaded.domains)
+        ]
+        for table in sorted(tables, key=lambda table: -len(table.dimensions)):
+            self._draw_table(release, table.name)
+        if not self.of:
+            raise InputError(
+                "has no table with a column and codes of this spec",
+                where="like",
+                hint="name another release, or leave it out: cells are then drawn evenly",
+            )
+
+    def draw_evenly(self) -> None:
+        """Draw the columns that are left."""
+        for name, domain in self.loaded.domains.items():
+            if name not in self.of:
+                self.of[name] = self.rng.integers(0, domain.size, self.rows)
+
+    def _draw_table(self, release: Released, table: str) -> None:
+        numbers = release.table(table)
+        layout = numbers.layout
+        nodes = layout.cuts[layout.finest]
+        shape = tuple(other.size for other in layout.others)
+        axes = [(other.name, other.codes) for other in layout.others]
+        if layout.along is not None:
+            shape = (len(nodes), *shape)
+            codes = tuple(layout.along.node_codes[node] for node in nodes)
+            axes = [(layout.along.name, codes), *axes]
+        counts = np.nan_to_num(numbers.counts[nodes], nan=0.0).clip(0).reshape(shape)
+        published = {
+            name: _published_cell(self.loaded.domains[name], codes) if name in self.loaded.domains else None
+            for name, codes in axes
+        }
+        away = tuple(index for index, (name, _) in enumerate(axes) if not _finds(published[name]))
+        counts = counts.sum(axis=away)
+        axes = [axis for index, axis in enumerate(axes) if index not in away]
+        fixed = [index for index, (name, _) in enumerate(axes) if name in self.of]
+        free = [index for index in range(len(axes)) if index not in fixed]
+        if not free:
+            return
+        for index in free:  # of what is no code of the spec nobody is drawn
+            there = np.isin(np.arange(counts.shape[index]), _cells_of(published[axes[index][0]]))
+            counts = counts * there.reshape([-1 if axis == index else 1 for axis in range(counts.ndim)])
+        sizes = [counts.shape[index] for index in free]
+        weights = counts.transpose(fixed + free).reshape(-1, int(np.prod(sizes)))
+        row = np.zeros(self.rows, np.int64)
+        known = np.ones(self.rows, bool)
+        for index in fixed:
+            name = axes[index][0]
+            at = _cells_of(published[name])[self.of[name]]
+            known &= at >= 0
+            row = row * counts.shape[index] + at.clip(0)
+        drawn = self._drawn_in(weights, row, known)
+        for index, at in zip(free, np.unravel_index(drawn, sizes), strict=True):
+            name = axes[index][0]
+            self.of[name] = self._one_of(_cells_of(published[name]), at, known)
+
+    def _drawn_in(self, weights: NDArray[np.float64], row: Ints, known: NDArray[np.bool_]) -> Ints:
+        """Draw a column of each record's row by its weights; where there are none, evenly (known: False)."""
+        ends = np.concatenate([[0.0], np.cumsum(weights.reshape(-1))])
+        low, high = ends[row * weights.shape[1]], ends[(row + 1) * weights.shape[1]]
+        known &= high > low
+        cells = np.searchsorted(ends, low + self.rng.random(self.rows) * (high - low), side="right") - 1
+        column: Ints = np.clip(cells - row * weights.shape[1], 0, weights.shape[1] - 1)
+        return column
+
+    def _one_of(self, published: Ints, at: Ints, known: NDArray[np.bool_]) -> Ints:
+        """Return one of the cells that make up each record's published cell; any where none is known."""
+        order = np.argsort(published, kind="stable")
+        starts = np.searchsorted(published[order], at, side="left")
+        many = np.searchsorted(published[order], at, side="right") - starts
+        chosen = starts + (self.rng.random(self.rows) * many).astype(np.int64)
+        nodes = order[chosen.clip(0, len(order) - 1)]
+        anywhere = self.rng.integers(0, len(published), self.rows)
+        return np.where(known & (many > 0), nodes, anywhere)
+
+
+def _cells_of(published: Ints | None) -> Ints:
+    assert published is not None  # noqa: S101 - what finds no code was summed away
+    return published
+
+
+def _finds(published: Ints | None) -> bool:
+    return published is not None and bool((published >= 0).any())
+
+
+def _published_cell(domain: Domain, codes: tuple[str, ...]) -> Ints:
+    """Return, for each cell of a domain, the place of its code among published ones; -1 where there is none.
+
+    For a hierarchy, the code of a leaf or of an ancestor.
+    """
+    index = {code: at for at, code in enumerate(codes)}
+    if not isinstance(domain, HierarchyDomain):
+        return np.array([index.get(code, -1) for code in domain.codes])
+    cells = np.full(len(domain.parents), -1)
+    for node, parent in enumerate(domain.parents):  # parents stand before their children
+        above = -1 if parent < 0 else cells[parent]
+        cells[node] = index.get(domain.node_codes[node], above)
+    return cells[domain.leaves]
+
 
 _YEAR = 2024  # of dates whose year no column asks for
 _MOST_ALIKE = 5  # records with one value of a column whose sizes are counted
 _PLACES = 3  # values of a unit that are looked up among its own rows
-_NULLS = 0.1  # part of a column of which nothing is asked but whether it is null
+_NULLS = 0.1  # part of a column: only whether it is null is asked
 
 
 @dataclass
@@ -45,8 +178,6 @@ class MadeUpRecords:
 
     Attributes
     ----------
-    rows
-        How many.
     keys
         Public look-up -> the values of its key.
     like
@@ -80,9 +211,9 @@ class MadeUpRecords:
             of[look.key] = self._value(look.looked_up or look.key)
         for column in needed_columns(self.loaded, name):
             of.setdefault(column, self._value(f"{name}.{column}"))
-        keys = [each for each in (look.unit, look.key) if each is not None]
-        place = pa.array(np.arange(self.rows))
-        firsts = pa.table({**of, "": place}).group_by(keys).aggregate([("", "min")])["_min"]
+        keys = [name for name in (look.unit, look.key) if name is not None]
+        row = pa.array(np.arange(self.rows))
+        firsts = pa.table({**of, "": row}).group_by(keys).aggregate([("", "min")])["_min"]
         return pa.table(of).take(firsts.sort())
 
     def _value(self, name: str) -> pa.Array:
@@ -106,24 +237,24 @@ class MadeUpRecords:
     @cached_property
     def _declared(self) -> dict[str, list[str]]:
         """Column of the source -> the declared columns that are read from it."""
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         for name in self.loaded.domains:
             needed = source_column(name, self.loaded.spec.columns[name])
             if needed is not None:
-                found.setdefault(needed, []).append(name)
-        return found
+                result.setdefault(needed, []).append(name)
+        return result
 
     @cached_property
     def _measured(self) -> dict[str, tuple[Measure, bool]]:
         """Column -> a measure of it, and whether it is the weight."""
-        found: dict[str, tuple[Measure, bool]] = {}
+        result: dict[str, tuple[Measure, bool]] = {}
         for table in self.loaded.spec.tables:
             for measure in table.measures.values():
                 if measure.of in measure.columns:
-                    found.setdefault(measure.of, (measure, False))
+                    result.setdefault(measure.of, (measure, False))
                 if measure.weight is not None:
-                    found.setdefault(measure.weight.column, (measure, True))
-        return found
+                    result.setdefault(measure.weight.column, (measure, True))
+        return result
 
     def _drawn(self, name: str) -> Any:
         spec = self.loaded.spec
@@ -131,7 +262,7 @@ class MadeUpRecords:
             return self._groups(spec.privacy.max_contributions)
         if name in self._declared:
             return self._of_declared(self._declared[name])
-        public = {each.looked_up: key for key, each in spec.lookups.items() if each.public is not None}
+        public = {lookup.looked_up: key for key, lookup in spec.lookups.items() if lookup.public is not None}
         if name in public and len(self.keys[public[name]]):
             keys = self.keys[public[name]]
             return keys.take(pa.array(self._rng.integers(0, len(keys), self.rows)))
@@ -142,14 +273,14 @@ class MadeUpRecords:
     def _named(self, name: str) -> Any:
         """Return values of a column that is looked up, is to be unique, or may be null, and nothing else."""
         spec = self.loaded.spec
-        if name in {each.looked_up for each in spec.lookups.values()}:
+        if name in {lookup.looked_up for lookup in spec.lookups.values()}:
             return self._rng.integers(1, _PLACES + 1, self.rows)
         if any(name in rule.columns for rule in spec.rules if isinstance(rule, UniqueRule)):
             return np.arange(self.rows)
         return pa.array(np.ones(self.rows, np.int64), mask=self._rng.random(self.rows) < _NULLS)
 
     def _groups(self, most: int) -> Ints:
-        """Return numbers of which each stands in 1 to ``most`` records."""
+        """Return numbers, each in 1 to ``most`` records."""
         sizes = self._rng.integers(1, most + 1, self.rows)
         return np.repeat(np.arange(self.rows), sizes)[: self.rows]
 
@@ -191,25 +322,25 @@ class MadeUpRecords:
         low, past = edges[bins], edges[bins + 1]
         if domain.digits is not None:  # only even steps are numbers of so many digits
             low, past = (low + 1) // 2, (past + 1) // 2
-        found = self._rng.integers(low, np.maximum(past, low + 1))
+        days = self._rng.integers(low, np.maximum(past, low + 1))
         if domain.digits is not None:
-            found = found * 2
-        steps: Ints = np.where(cells < domain.bins, found, edges[-1] - 1)
+            days = days * 2
+        steps: Ints = np.where(cells < domain.bins, days, edges[-1] - 1)
         return steps
 
     def _recoded(self, recodes: Mapping[str, str], domain: Domain, cells: Ints) -> pa.Array:
         """Return a value of the source for each cell; where none gives it, any."""
         gives = np.array([_cell_of(domain, code) for code in recodes.values()])
-        found = self._rng.integers(0, len(gives), self.rows)
+        picks = self._rng.integers(0, len(gives), self.rows)
         for cell in range(domain.size):
             values, here = np.flatnonzero(gives == cell), np.flatnonzero(cells == cell)
             if len(values):
-                found[here] = values[self._rng.integers(0, len(values), len(here))]
-        return pa.array(list(recodes)).take(pa.array(found))
+                picks[here] = values[self._rng.integers(0, len(values), len(here))]
+        return pa.array(list(recodes)).take(pa.array(picks))
 
     def _dates(self, parts: Mapping[str, DatePart]) -> pa.Array:
         """Return dates whose parts are in the cells of the columns that ask for them, as far as any are."""
-        of = {part.part: self._whole(name) for name, part in parts.items()}
+        of = {part.part: self._integers(name) for name, part in parts.items()}
         draw, year = self._rng.integers, of.get("iso_year", of.get("year", np.full(self.rows, _YEAR)))
         if "iso_week" in of or "iso_year" in of:
             week = of.get("iso_week", draw(1, 53, self.rows)).clip(1, 52)
@@ -231,7 +362,7 @@ class MadeUpRecords:
             return pa.array(np.char.add(np.datetime_as_string(days), "T11:00:00Z"))
         return pa.array(days)
 
-    def _whole(self, name: str) -> Ints:
+    def _integers(self, name: str) -> Ints:
         """Return whole numbers that are in the cells of a column."""
         domain, cells = self.loaded.domains[name], self._cells[name]
         if isinstance(domain, NumberDomain):
@@ -254,5 +385,5 @@ def _cell_of(domain: Domain, code: str) -> int:
 def _day(year: Ints, month: Any, day: Any) -> NDArray[np.datetime64]:
     """Return dates, those beyond the calendar's years at its ends."""
     months = 12 * (np.clip(year, 1, 9999) - 1970) + np.clip(month, 1, 12) - 1
-    found: NDArray[np.datetime64] = months.astype("datetime64[M]").astype("datetime64[D]") + (day - 1)
-    return found
+    dates: NDArray[np.datetime64] = months.astype("datetime64[M]").astype("datetime64[D]") + (day - 1)
+    return dates

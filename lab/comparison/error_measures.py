@@ -1,4 +1,4 @@
-"""How far a release is from the truth, in the measures of the literature. For public data only."""
+"""Measures of error from the literature: how far a release is from the truth. For public data only."""
 
 from __future__ import annotations
 
@@ -119,12 +119,12 @@ def _rectangle_sums(table: Values, lows: NDArray[np.int64], highs: NDArray[np.in
     summed = np.pad(table, [(1, 0)] * table.ndim)
     for axis in range(table.ndim):
         summed = np.cumsum(summed, axis=axis)
-    found = np.zeros(len(lows))
+    errors = np.zeros(len(lows))
     for corner in range(1 << table.ndim):
         upper = np.array([corner >> axis & 1 for axis in range(table.ndim)], dtype=bool)
         sign = -1 if (table.ndim - upper.sum()) % 2 else 1
-        found += sign * summed[tuple(np.where(upper, highs, lows).T)]
-    return found
+        errors += sign * summed[tuple(np.where(upper, highs, lows).T)]
+    return errors
 
 
 def random_rectangles(shape: tuple[int, ...], seed: int = 1) -> Boxes:
@@ -151,7 +151,7 @@ def short_rectangles(shape: tuple[int, ...], seed: int = 2) -> Boxes:
 def _of_boxes(boxes: Callable[..., Boxes], error: Error, truth: Values, release: Values) -> float:
     """Return the mean ``error`` of the sums over boxes."""
     chosen = boxes(truth.shape)
-    true, wrong = (_rectangle_sums(each, *chosen) for each in (truth, release - truth))
+    true, wrong = (_rectangle_sums(table, *chosen) for table in (truth, release - truth))
     return float(error(true, wrong, _thousandth(truth)).mean())
 
 
@@ -172,11 +172,11 @@ def parity_missed(truth: Values, release: Values) -> float:
 def _best_parity(counts: Values) -> int:
     if counts.shape != (2,) * counts.ndim:
         raise ValueError("the parity example takes attributes of two categories")
-    found = counts[..., 0] - counts[..., 1]
-    for axis in range(found.ndim):
-        one, other = np.take(found, 0, axis=axis), np.take(found, 1, axis=axis)
-        found = np.stack([one + other, one - other], axis=axis)
-    return int(np.argmax(found))
+    expanded = counts[..., 0] - counts[..., 1]
+    for axis in range(expanded.ndim):
+        one, other = np.take(expanded, 0, axis=axis), np.take(expanded, 1, axis=axis)
+        expanded = np.stack([one + other, one - other], axis=axis)
+    return int(np.argmax(expanded))
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,8 @@ class Measure:
 
     def points(self, truth: Values, release: Values) -> Points:
         """Return the error by place on the axis."""
-        found = self.of(truth, release)
-        return found if isinstance(found, dict) else {"": found}
+        errors = self.of(truth, release)
+        return errors if isinstance(errors, dict) else {"": errors}
 
 
 MEASURES = {

@@ -8,9 +8,8 @@ from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
-from tabularium.lab.comparison.data_sets import DataSet, made_up_set
+from tabularium.lab.comparison.data_sets import MADE_UP, DataSet, made_up_set
 from tabularium.lab.comparison.error_measures import CATALOGUE, Measure
-from tabularium.lab.comparison.made_up import MADE_UP
 from tabularium.mechanisms.errors import InputError
 
 Published = Mapping[tuple[str, str, str], float]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tabularium.mechanisms.errors import InputError
 
@@ -35,7 +35,7 @@ class Coded:
 
 @dataclass(frozen=True, eq=False)
 class Holed:
-    """A column of numbers, whole or not, some of which are null: (rows,) both."""
+    """A column of numbers, whole or not, and which are null: (rows,) both."""
 
     values: Numbers | NDArray[np.float64]
     missing: NDArray[np.bool_]
@@ -61,7 +61,7 @@ def length(block: Block) -> int:
 def first_rows(blocks: Iterator[Blocks], rows: int) -> Iterator[Blocks]:
     """Yield blocks until ``rows`` rows of the first file have passed, the last ones cut short.
 
-    Of the other files no row is left whose key the first one does not come to.
+    In the other files, rows whose key the first one never reaches are left out.
     """
     for parts in blocks:
         main, *others = parts
@@ -118,9 +118,9 @@ def split_ending(out: Path) -> tuple[str, str]:
 def write_rows(
     paths: Sequence[Path], ending: str, blocks: Iterable[Blocks], progress: Callable[[int], None]
 ) -> None:
-    """Write ``blocks`` to ``paths`` in the format of ``ending``; the bytes depend on the rows alone.
+    """Write ``blocks`` to ``paths`` in the format of ``ending``; the bytes depend only on the rows.
 
-    ``progress`` is called with the rows of the first file written so far. Of each file at most about
+    ``progress`` is called with the rows of the first file written so far. At most about
     ``ROWS_PER_GROUP`` rows are in memory, and one block.
 
     Raises
@@ -211,7 +211,7 @@ def _parquet(raw: IO[bytes]) -> Iterator[Callable[[list[Any]], None]]:
         table = pa.Table.from_batches(batches)
         if writer is None:
             repeated = [name for name in table.column_names if not name.endswith("_id")]
-            # Without Arrow's own schema beside it, every reader sees plain texts.
+            # Without Arrow's own schema, every reader sees plain texts.
             writer = pq.ParquetWriter(
                 raw, table.schema, compression="zstd", use_dictionary=repeated, store_schema=False
             )
@@ -252,3 +252,189 @@ def _csv(raw: IO[bytes]) -> Iterator[Callable[[list[Any]], None]]:
             options.include_header = False
 
     yield write
+
+
+# Drawing from many small distributions at once.
+#
+# A distribution over few values becomes one row of a table of its quantiles; a draw is then sixteen random
+# bits and one look-up, whatever the distribution. Probabilities are kept to within one part in the length
+# of the row, which is far finer than anything the samples claim.
+
+
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Choice:
+    """Rows of distributions over the values 0..n-1.
+
+    Parameters
+    ----------
+    weights
+        (rows, n) or (n,) non-negative weights, n at most 256; each row is scaled to one.
+    bits
+        A row keeps 2^bits quantiles, at most 16.
+
+    Examples
+    --------
+    >>> Choice([[0, 1], [1, 0]]).values.max(axis=1).tolist()
+    [1, 0]
+    """
+
+    def __init__(self, weights: ArrayLike, *, bits: int = 16) -> None:
+        table = np.atleast_2d(np.asarray(weights, np.float64))
+        cumulated = np.cumsum(table, axis=1)
+        cumulated /= cumulated[:, -1:]
+        grid = (np.arange(1 << bits) + 0.5) / (1 << bits)
+        self.bits = bits
+        self.values = np.stack([np.searchsorted(row, grid) for row in cumulated]).astype(np.uint8)
+
+    def draw(self, rng: np.random.Generator, row: NDArray[np.integer]) -> Bytes:
+        """Draw one value for each entry of ``row`` (any shape), from the distribution it names."""
+        index = rng.integers(0, 1 << self.bits, size=row.shape, dtype=np.uint16).astype(np.int64)
+        index += row.astype(np.int64) << self.bits
+        drawn: Bytes = self.values.ravel()[index]
+        return drawn
+
+
+def between(ages: Floats, start: float, end: float, *, rise: float = 2.0, fall: float = 4.0) -> Floats:
+    """Return a smooth window over ``ages``: near one between ``start`` and ``end``, near zero outside."""
+    up = 1 / (1 + np.exp(-(ages - start) / rise))
+    down = 1 / (1 + np.exp((ages - end) / fall))
+    window: Floats = up * down
+    return window
+
+
+# A nation of regions, districts and meshblocks whose sizes are as uneven as real ones.
+#
+# Codes are ``NAT``, ``R01``, ``D001``, ``M0000001``; a letter first, so that no reader takes them for
+# numbers. All names are invented.
+
+
+MOST_MESHBLOCKS = 1_000_000
+MOST_DISTRICTS = 999
+DEFAULT_MESHBLOCKS = (40, 100_000)  # at least, at most; in between one for every hundred rows
+LEVELS = ("nation", "region", "district", "meshblock")
+NATION = "NAT"
+CHARACTERS = ("city", "suburb", "town", "country")
+
+REGIONS = (
+    "Norrund", "Aster Coast", "Velmark", "High Tarn", "Ostrava Bay", "Kelland", "Lower Irith", "Southmere",
+    "Brennhold", "Cape Luring", "Upper Irith", "Gray Marches", "Tessaly", "Westering", "Morrow Isles",
+    "Dunvale",
+)  # fmt: skip
+FIRST = (
+    "Alder", "Birk", "Corr", "Dray", "Elm", "Farn", "Gold", "Hald", "Inver", "Jarr", "Kest", "Lang", "Marl",
+    "Nether", "Oak", "Pell", "Quarr", "Rook", "Silver", "Thorn", "Ulver", "Vane", "Wick", "Yarr", "Zell",
+    "Amber", "Bracken", "Cold", "Dun", "East", "Fox", "Glen", "Hazel", "Iron", "Kirk", "Loch", "Mill",
+    "North", "Osier", "Pine",
+)  # fmt: skip
+LAST = (
+    "ford", "wick", "ham", "stead", "mere", "field", "gate", "haven", "moor", "ridge", "brook", "worth",
+    "combe", "ley", "by", "den", "port", "wood", "cross", "well", "bank", "holm", "side", "fell", "stow",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Geography:
+    """Every area of the nation, level by level; the places of a lower level follow the order of the upper.
+
+    ``region_of`` (districts,) and ``district_of`` (meshblocks,) are positions one level up. Of each
+    meshblock: its ``share`` of the households, zero for some; its ``character``, into :data:`CHARACTERS`; and
+    what its ``prosperity`` adds to the logarithm of an income. The names of districts are all different.
+    """
+
+    regions: int
+    region_of: Ints
+    district_of: Ints
+    share: Floats
+    character: Ints
+    prosperity: Floats
+    district_names: tuple[str, ...]
+
+    @property
+    def districts(self) -> int:
+        """Number of districts."""
+        return len(self.region_of)
+
+    @property
+    def meshblocks(self) -> int:
+        """Number of meshblocks."""
+        return len(self.district_of)
+
+    def codes(self, level: str) -> list[str]:
+        """Return the codes of one level, in order."""
+        if level == "nation":
+            return [NATION]
+        letter, digits, number = {
+            "region": ("R", 2, self.regions),
+            "district": ("D", 3, self.districts),
+            "meshblock": ("M", 7, self.meshblocks),
+        }[level]
+        return [f"{letter}{i:0{digits}d}" for i in range(1, number + 1)]
+
+    def code_list(self, lowest: str) -> list[tuple[str, str, str]]:
+        """Return (code, label, parent) of every area down to the level ``lowest``; the root has no parent."""
+        regions, districts, blocks = (self.codes(level) for level in LEVELS[1:])
+        rows = [(NATION, "Nation", "")]
+        rows += [(code, REGIONS[i], NATION) for i, code in enumerate(regions)]
+        rows += [
+            (code, self.district_names[i], regions[self.region_of[i]]) for i, code in enumerate(districts)
+        ]
+        if lowest == "meshblock":
+            parents = self.district_of.tolist()
+            rows += [
+                (code, f"{self.district_names[d]} {code[1:]}", districts[d])
+                for code, d in zip(blocks, parents, strict=True)
+            ]
+        return rows
+
+
+def default_meshblocks(rows: int) -> int:
+    """Return how many meshblocks a census of ``rows`` persons gets when nobody says."""
+    least, most = DEFAULT_MESHBLOCKS
+    return max(least, min(most, rows // 100))
+
+
+def draw_geography(rng: np.random.Generator, meshblocks: int) -> Geography:
+    """Draw a nation with exactly ``meshblocks`` meshblocks, 1 to a million; no district is empty."""
+    districts = max(1, min(meshblocks, MOST_DISTRICTS, round(1.5 * meshblocks**0.5)))
+    regions = max(1, min(districts, len(REGIONS), round(1.5 * districts**0.5)))
+    region_of = _spread(rng, districts, 1 / np.arange(1, regions + 1))  # Zipf: one capital, many provinces
+    town = rng.lognormal(0.0, 0.9, districts)
+    district_of = _spread(rng, meshblocks, town)
+
+    # The denser the district, the more of it is city.
+    rank = np.argsort(np.argsort(town)) / districts
+    lean = np.clip(rank[district_of] + rng.normal(0, 0.25, meshblocks), 0, 0.999)
+    character = np.digitize(-lean, [-0.75, -0.4, -0.15])
+
+    size = rng.lognormal(0.0, 0.7, meshblocks) * np.array([1.6, 1.2, 0.9, 0.5])[character]
+    size[rng.random(meshblocks) < 0.01] *= 12  # towers and camps: the long tail
+    size[rng.random(meshblocks) < 0.04] = 0  # harbours, parks and lakes: nobody lives there
+    if not size.any():
+        size[0] = 1.0
+    prosperity = (
+        rng.normal(0, 0.12, regions)[region_of][district_of]
+        + rng.normal(0, 0.10, districts)[district_of]
+        + rng.normal(0, 0.20, meshblocks)
+        + np.array([0.10, 0.08, -0.08, -0.05])[character]
+    )
+    names = rng.permutation(len(FIRST) * len(LAST))[:districts]
+    return Geography(
+        regions=regions,
+        region_of=region_of,
+        district_of=district_of,
+        share=size / size.sum(),
+        character=character.astype(np.int64),
+        prosperity=prosperity,
+        district_names=tuple(FIRST[i // len(LAST)] + LAST[i % len(LAST)] for i in names.tolist()),
+    )
+
+
+def _spread(rng: np.random.Generator, children: int, weights: Floats) -> Ints:
+    """Give each parent a share of the children by weight, at least one; (children,) ascending positions."""
+    parents = len(weights)
+    families = 1 + rng.multinomial(children - parents, weights / weights.sum())
+    return np.repeat(np.arange(parents), families)

@@ -13,11 +13,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.lab.sample.blocks import Block, Blocks, Coded, Days, Holed
-from tabularium.lab.sample.geography import Geography
+from tabularium.lab.sample.blocks import (
+    Block,
+    Blocks,
+    Choice,
+    Coded,
+    Days,
+    Floats,
+    Geography,
+    Holed,
+    Ints,
+    between,
+)
 from tabularium.lab.sample.households import AGES, SEXES, SURVIVAL
 from tabularium.lab.sample.population import with_oddities
-from tabularium.lab.sample.quantile_tables import Choice, Floats, Ints, between
 
 PATIENTS_PER_BLOCK = 65_536
 MOST_VISITS = 60
@@ -461,18 +470,18 @@ def _hospitals(rng: np.random.Generator, geography: Geography, where: Ints, home
     region = geography.region_of[where]
     central = np.array(
         [
-            int(np.flatnonzero(region == each)[np.argmax(share[where[region == each]])])
-            for each in range(geography.regions)
+            int(np.flatnonzero(region == code)[np.argmax(share[where[region == code]])])
+            for code in range(geography.regions)
         ]
     )[geography.region_of]  # (districts,)
     near = central.copy()
     near[where] = np.arange(len(where))
     chance = rng.random(len(home))
     weight: Floats = np.cumsum(share[where]) / share[where].sum()
-    found = np.where(chance < _NEAR, near[home], central[home])
+    hospital = np.where(chance < _NEAR, near[home], central[home])
     far = np.flatnonzero(chance > 1 - _FAR)
-    found[far] = np.searchsorted(weight[:-1], rng.random(len(far)), side="right")
-    return found
+    hospital[far] = np.searchsorted(weight[:-1], rng.random(len(far)), side="right")
+    return hospital
 
 
 def hospital_list(geography: Geography) -> list[tuple[str, str, str]]:

@@ -17,9 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.lab.sample.blocks import Block, Coded
-from tabularium.lab.sample.geography import Geography
-from tabularium.lab.sample.quantile_tables import Choice, Floats, Ints, between
+from tabularium.lab.sample.blocks import Block, Choice, Coded, Floats, Geography, Ints, between
 
 OLDEST = 101
 AGES = np.arange(OLDEST + 1, dtype=np.float64)
@@ -306,9 +304,9 @@ def log_income(
 ) -> NDArray[np.float64]:
     """Draw the logarithm of each person's income as if everybody had one; (persons,)."""
     shared = prosperity + _HOUSEHOLD_SPREAD * rng.standard_normal(len(prosperity))
-    own = rng.standard_normal(len(status), dtype=np.float32) * _SPREAD[status]
+    deviation = rng.standard_normal(len(status), dtype=np.float32) * _SPREAD[status]
     amount: Floats = (
-        _LEVEL[status, people.age] + shared[people.household] + own + _WOMEN[status] * people.female
+        _LEVEL[status, people.age] + shared[people.household] + deviation + _WOMEN[status] * people.female
     )
     return amount
 
@@ -328,15 +326,15 @@ def census_blocks(rng: np.random.Generator, geography: Geography) -> Iterator[Bl
     reach /= reach[-1]
     persons = households = 0
     while True:
-        place = np.searchsorted(reach, rng.random(HOUSEHOLDS_PER_BLOCK), side="right")
-        people = draw_households(rng, geography.character[place])
+        block = np.searchsorted(reach, rng.random(HOUSEHOLDS_PER_BLOCK), side="right")
+        people = draw_households(rng, geography.character[block])
         status = draw_status(rng, people)
-        income = draw_income(rng, people, status, geography.prosperity[place])
+        income = draw_income(rng, people, status, geography.prosperity[block])
         count = len(people.age)
         yield {
             "person_id": np.arange(persons + 1, persons + count + 1),
             "household_id": people.household + (households + 1),
-            "meshblock": Coded(place[people.household], meshblocks),
+            "meshblock": Coded(block[people.household], meshblocks),
             "age": people.age,
             "sex": Coded(people.female.astype(np.int64), SEXES),
             "status": Coded(status, STATUSES),

@@ -11,13 +11,18 @@ from typing import Literal
 
 import numpy as np
 
-from tabularium.lab.sample.blocks import Block, Blocks, first_rows, split_ending, write_code_list, write_rows
-from tabularium.lab.sample.geography import (
+from tabularium.lab.sample.blocks import (
     LEVELS,
     MOST_MESHBLOCKS,
+    Block,
+    Blocks,
     Geography,
     default_meshblocks,
     draw_geography,
+    first_rows,
+    split_ending,
+    write_code_list,
+    write_rows,
 )
 from tabularium.lab.sample.hospital import (
     ALL_CHAPTERS,
@@ -37,8 +42,7 @@ from tabularium.lab.sample.households import (
     STATUSES,
     census_blocks,
 )
-from tabularium.lab.sample.jobs import industry_list, occupation_list
-from tabularium.lab.sample.population import population_blocks, survey_blocks
+from tabularium.lab.sample.population import industry_list, occupation_list, population_blocks, survey_blocks
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.written_aside import written_aside
@@ -77,8 +81,8 @@ def release_spec(kind: Kind, stem: str, ending: str) -> str:
         return made.spec(product, json.dumps(stem + ending, ensure_ascii=False), lists)
     text = (EXAMPLES / f"{made.example}.yaml").read_text(encoding="utf-8")
 
-    def file(found: re.Match[str]) -> str:
-        name = f"{stem}{found[1] or ''}{ending if found[2] == '.parquet' else found[2]}"
+    def file(match: re.Match[str]) -> str:
+        name = f"{stem}{match[1] or ''}{ending if match[2] == '.parquet' else match[2]}"
         plain = re.fullmatch(r"[A-Za-z][\w.-]*", name, re.ASCII)
         return name if plain else json.dumps(name, ensure_ascii=False)
 
@@ -258,8 +262,6 @@ def write_sample(
         others know districts only, whose number grows with the square root.
     progress
         Called from time to time with the number of rows written so far.
-    overwrite
-        Replace files that are there.
 
     Raises
     ------
@@ -294,11 +296,11 @@ def _check(kind: str, rows: int, seed: int, meshblocks: int | None) -> None:
         raise InputError(
             "there is no such kind of sample", where="kind", hint=f"choose one of {', '.join(KINDS)}"
         )
-    if not _whole(rows) or rows < 1:
+    if not _is_integer(rows) or rows < 1:
         raise InputError("the number of rows is not positive", where="rows", hint="ask for at least 1")
-    if not _whole(seed) or seed < 0:
+    if not _is_integer(seed) or seed < 0:
         raise InputError("the seed is not a whole number from 0", where="seed", hint="choose 0, 1, 2, ...")
-    if meshblocks is not None and not (_whole(meshblocks) and 1 <= meshblocks <= MOST_MESHBLOCKS):
+    if meshblocks is not None and not (_is_integer(meshblocks) and 1 <= meshblocks <= MOST_MESHBLOCKS):
         raise InputError(
             "the number of meshblocks is out of range",
             where="meshblocks",
@@ -306,7 +308,7 @@ def _check(kind: str, rows: int, seed: int, meshblocks: int | None) -> None:
         )
 
 
-def _whole(value: object) -> bool:
+def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

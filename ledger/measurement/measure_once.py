@@ -3,7 +3,7 @@
 1. ``reserved`` is in the ledger. 2. ``drawing`` with a new fence is committed before the first random bit.
 3. Part by part (a table at a level), noise is drawn and goes to the durable store. 4. When all parts are
 there, one file names them, and ``measured`` with its digest is committed. Wherever this is cut off, calling
-it again finishes it: every part that is stored is adopted, whoever drew it, and only what is missing is
+it again finishes it: every stored part is adopted, whichever attempt drew it, and only what is missing is
 drawn, under a new fence.
 
 At most one draw of a part is ever seen. What is published is what stands under the part's name, and the
@@ -14,7 +14,7 @@ independent draws from channels of their own, and they are all of the same count
 to the release before anything was drawn.
 
 What a crash can still choose is whether a draw is *stored*. It happens between the noise and the name, and a
-part that did not get so far is drawn anew. Nobody has seen the lost draw; but if crashes hung on the noise,
+part that did not get so far is drawn again. Nobody has seen the lost draw; but if crashes hung on the noise,
 what is stored would be chosen among draws. So after three attempts an officer must allow more
 (:meth:`tabularium.ledger.officers.Officers.allow_attempts`), and their number is published.
 
@@ -83,7 +83,7 @@ def measure_once(
     asked_to_stop
         Whether somebody outside has asked this process to stop. What a draw raises then is no choice among
         draws, since nobody has seen this one: the charge stays in ``drawing``, as after a loss of power, and
-        the next attempt draws anew under another fence.
+        the next attempt draws again under another fence.
 
     Raises
     ------
@@ -175,7 +175,7 @@ class _Attempt:
         store.destroy_older_fences(self._release, self._fence)
 
     def part(self, name: str, draw: Draw) -> str:
-        """Return the digest of one part: the stored one's, or else that of a new draw."""
+        """Return the digest of one part: of the stored one, or else of a new draw."""
         if self._store.has_part(self._release, name):
             return self._stored_part(name)
         self._prepare(name)

@@ -176,17 +176,17 @@ def _pieces(header: bytes, payload: Payload) -> Iterator[bytes | memoryview]:
 
 
 def _digest(descriptor: int) -> str | None:
-    """Return the digest of the open file, or ``None`` if its trailer is not that of what precedes it."""
+    """Return the digest of the open file, or ``None`` if its trailer does not fit what precedes it."""
     body = os.fstat(descriptor).st_size - _TRAILER
     if body < len(MAGIC):
         return None
-    check, place = sha256(), 0
-    while place < body:
-        piece = os.pread(descriptor, min(_AT_ONCE, body - place), place)
+    check, offset = sha256(), 0
+    while offset < body:
+        piece = os.pread(descriptor, min(_AT_ONCE, body - offset), offset)
         if not piece:
             return None
         check.update(piece)
-        place += len(piece)
+        offset += len(piece)
     trailer = os.pread(descriptor, _TRAILER, body)
     if trailer != check.hexdigest().encode("ascii") + b"\n":
         return None
@@ -346,12 +346,12 @@ class MeasurementStore:
     def destroy_older_fences(self, release_id: str, fence: int) -> None:
         """Remove, unread, what earlier fences named, and interrupted drafts up to this one's.
 
-        A later fence's file is never touched: whoever asks may have been suspended, and another attempt
+        A later fence's file is never touched: the caller may have been suspended, and another attempt
         may have finished since.
         """
         folder = self.folder / names.release_id(release_id)
-        found = sorted(folder.iterdir()) if folder.is_dir() else []
-        self._remove(release_id, [path for path in found if _older(path.name, fence)])
+        paths = sorted(folder.iterdir()) if folder.is_dir() else []
+        self._remove(release_id, [path for path in paths if _older(path.name, fence)])
 
     def heads(self) -> Iterator[Head]:
         """Go through the ledger heads that the files name, for ``Ledger.connect(known_heads=…)``.
@@ -359,8 +359,8 @@ class MeasurementStore:
         Where a measurement is complete its last file names a later head than its parts do.
         """
         for folder in sorted(self.folder.glob("*/")):
-            found = sorted(path for path in folder.iterdir() if not path.name.startswith(_DRAFT))
-            for path in [each for each in found if each.name.isdecimal()] or found:
+            paths = sorted(path for path in folder.iterdir() if not path.name.startswith(_DRAFT))
+            for path in [path for path in paths if path.name.isdecimal()] or paths:
                 try:
                     yield read_head(path)
                 except _UNREADABLE:

@@ -1,4 +1,4 @@
-"""What the two database engines have in common, as the ledger sees them.
+"""Interface of the two database engines.
 
 Everything is SQLAlchemy Core in :mod:`tabularium.ledger.storage.queries`; an engine adds only what
 differs: how a writer takes the one right to append, what guards the tables, how a release is held, and what
@@ -43,8 +43,6 @@ class Backend(ABC):
         What to call the database in messages; never a URL, which may hold a password.
     identity
         Tells this ledger from every other that this process may have open.
-    engine
-        The SQLAlchemy engine.
     readers, writers
         The same engine for transactions that see one state of the ledger, and that write.
     locks
@@ -70,7 +68,7 @@ class Backend(ABC):
 
     @abstractmethod
     def make(self) -> None:
-        """Make the tables of a new ledger, whoever else tries the same at this moment."""
+        """Make the tables of a new ledger, also while another process tries the same."""
 
     @abstractmethod
     def guard(self, connection: Connection) -> None:

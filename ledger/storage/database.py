@@ -101,17 +101,17 @@ class Database:
                     )
                 self.backend.make()
             with self.read() as connection:
-                found = schema.revision(connection)
-                self.fault = self.backend.guard_fault(connection) if found == schema.REVISION else None
+                revision = schema.revision(connection)
+                self.fault = self.backend.guard_fault(connection) if revision == schema.REVISION else None
         except OSError:
             self.close()
             raise self._unopened(self.name) from None
         except LedgerError:
             self.close()
             raise
-        if not found:
+        if not revision:
             self.fault = NOT_A_LEDGER
-        elif found != schema.REVISION:
+        elif revision != schema.REVISION:
             self.close()
             raise StorageFailed(
                 "the ledger's tables are of another release",

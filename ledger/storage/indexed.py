@@ -1,4 +1,4 @@
-"""Books of which only what is asked is read from the database, each by a few steps of an index.
+"""Books that read from the database only what is asked, each by a few steps of an index.
 
 A charge therefore costs the same however long the chain is. The entries that it rests on (the last ones of
 the charge, and of its account, period, product and group) are held first against those before them: whoever
@@ -39,7 +39,7 @@ class IndexedBooks:
     ) -> None:
         self.unconfirmed = unconfirmed
         self._connection, self._seq, self._hold = connection, seq, hold
-        self._found: dict[tuple[str, ...], str | None] = {}
+        self._known: dict[tuple[str, ...], str | None] = {}
         self._held: set[str] = set()
 
     @cached_property
@@ -78,9 +78,9 @@ class IndexedBooks:
             "period": ("period", named["account"], named["period"]),
             "product": ("product", named["account"], named["product"]),
         }
-        if not self._found.keys() >= set(keys.values()):
-            found = queries.lasts_before(self._connection, self._seq, named)
-            self._found |= {key: found[name] for name, key in keys.items()}
+        if not self._known.keys() >= set(keys.values()):
+            bodies = queries.lasts_before(self._connection, self._seq, named)
+            self._known |= {key: bodies[name] for name, key in keys.items()}
 
     def account(self, name: str) -> AccountState | None:
         """Return an account as its last entry says that it stands."""
@@ -98,11 +98,11 @@ class IndexedBooks:
 
     def group(self, account: AccountState, name: str) -> Parts | None:
         """Return what the parts of a group have used."""
-        found = queries.parts_before(self._connection, self._seq, account.terms.name, name)
-        if not found:
+        parts = queries.parts_before(self._connection, self._seq, account.terms.name, name)
+        if not parts:
             return None
-        bound = int(_body(next(iter(found.values())))["contributions"])
-        return bound, {part: _quanta(account, text, "part") for part, text in found.items()}
+        bound = int(_body(next(iter(parts.values())))["contributions"])
+        return bound, {part: _quanta(account, text, "part") for part, text in parts.items()}
 
     def charge(self, release: str) -> ChargeState | None:
         """Return a charge as its last step left it."""
@@ -119,12 +119,12 @@ class IndexedBooks:
 
     def measurement(self, release: str) -> Measurement | None:
         """Return what was measured for a release, in whatever state."""
-        found = queries.charge(self._connection, release)
-        if found is None:
+        charge = queries.charge(self._connection, release)
+        if charge is None:
             return None
         return Measurement(
-            *(found.account, found.product, found.period, found.fence, found.measurement_digest),
-            *(found.state, found.measurements_of),
+            *(charge.account, charge.product, charge.period, charge.fence, charge.measurement_digest),
+            *(charge.state, charge.measurements_of),
         )
 
     def was_charged(self, account: str) -> bool:
@@ -141,12 +141,12 @@ class IndexedBooks:
 
     def reviewed(self, account: str, product: str, period: str) -> Mapping[str, ReviewedSpec]:
         """Return the specs that are to be reviewed."""
-        found: dict[str, ReviewedSpec] = {}
+        result: dict[str, ReviewedSpec] = {}
         for step in queries.reviewed_steps(self._connection, account, product, period):
-            spec = found.setdefault(step.spec_digest, ReviewedSpec())
+            spec = result.setdefault(step.spec_digest, ReviewedSpec())
             spec.states.add(step.state)
             spec.releases.add(step.release_id)
-        return found
+        return result
 
     def turn(self, kind: str, fields: Mapping[str, Any]) -> int:
         """Return how many decisions on the same thing came before."""
@@ -154,12 +154,12 @@ class IndexedBooks:
 
     def _last(self, what: str, **named: str) -> str | None:
         key = (what, *named.values())
-        if key not in self._found:
+        if key not in self._known:
             self.expect(named)
-        text = self._found[key]
+        text = self._known[key]
         if text is not None and what != "terms":
             if what != "charge":
-                Usage.of(_body(text), what)  # one that it has not is told as such
+                Usage.of(_body(text), what)  # a missing one is reported as such
             self._follow([text])
         return text
 

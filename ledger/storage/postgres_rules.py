@@ -2,7 +2,7 @@
 
 :mod:`tabularium.ledger.rules` has every rule; here are those about what a writer may write, steps of charges
 and drafts, each a look at the last entry of something by one step of an index: an entry costs the same
-however long the chain is. Of every entry the form, the chain and the sums are judged. Nobody but an
+however long the chain is. The form, the chain and the sums of every entry are judged. Nobody but an
 officer may write an officer's decision; whether it was allowed, and whether its signature is good, the
 program and verification judge, and not this. The tables of steps, of what they add and of fields come from
 where the program has them.
@@ -72,10 +72,10 @@ def _body(hashed_body: str) -> str:
 
 
 def _types(annotation: Any) -> list[str]:
-    """Return the names of the types that a field may have, whatever is declared of it beside its type."""
+    """Return the names of the types that a field may have, whatever else is declared of it."""
     if get_origin(annotation) is Annotated:
         plain, *metadata = get_args(annotation)
-        rules = [each for each in metadata if not isinstance(each, events.Mark)]
+        rules = [rule for rule in metadata if not isinstance(rule, events.Mark)]
         annotation = Annotated[plain, *rules] if rules else plain
     for known, name in _TYPES:
         if annotation == known:

@@ -73,7 +73,7 @@ def last(
     order: Sequence[str] = (),
     until: Mapping[str, Any] = _AS_CALLED,
 ) -> Select[Any]:
-    """Return what finds the last entry in which the columns ``names`` are as asked: one step of their index.
+    """Return the query for the last entry with the given columns ``names``: one step of their index.
 
     It takes the last entry that does not come after what is asked, in the order of that index, and then looks
     whether it is what was asked. With plain equalities the order by ``seq`` would be the primary key's too,
@@ -85,7 +85,7 @@ def last(
     named
         What is asked, where it is not the parameter of the column's name.
     among
-        The entries that alone stand in the index.
+        The only entries in the index.
     order
         The columns of the index between ``names`` and ``seq``.
     until
@@ -107,13 +107,13 @@ def last(
     return select(latest.c.hashed_body).where(*(latest.c[name] == value for name, value in wanted.items()))
 
 
-def column(found: Select[tuple[str]], label: str) -> Any:
+def column(selected: Select[tuple[str]], label: str) -> Any:
     """Return what a query finds as one column of another."""
-    return found.scalar_subquery().label(label)
+    return selected.scalar_subquery().label(label)
 
 
 _ACCOUNT: ColumnElement[bool] = _c.account == bindparam("account")
-#: Of the kinds "account" and "terms" the latter comes last in the alphabet, and so in the index.
+#: "terms" comes after "account" in the alphabet, and so in the index.
 _TERMS = last("account", among=[STATES_TERMS], order=["kind"])
 _CHARGE = last("release_id")
 _IN_ACCOUNT = last("account")
@@ -154,7 +154,7 @@ ABOUT = last("account", "subject", among=[DECIDES])
 _FIRST = select(_c.hash).where(_c.seq == 1)
 
 
-def _each(
+def _last_of_each(
     name: str, *fixed: str, among: Sequence[Any] = (), until: Mapping[str, Any] = _AS_CALLED
 ) -> Select[Any]:
     """Return each ``name`` and the last entry of it, where the columns ``fixed`` are as asked.
@@ -169,8 +169,8 @@ def _each(
     return select(names.c.name, hashed_body.label("hashed_body")).where(names.c.name.is_not(None))
 
 
-_PARTS_BEFORE = _each("part", "account", "subject", among=[_c.part.is_not(None)], until=_BEFORE)
-_SCOPES = {scope: _each(scope, "account") for scope in ("period", "product")}
+_PARTS_BEFORE = _last_of_each("part", "account", "subject", among=[_c.part.is_not(None)], until=_BEFORE)
+_SCOPES = {scope: _last_of_each(scope, "account") for scope in ("period", "product")}
 INSERT = entries.insert()
 
 
@@ -197,18 +197,18 @@ def lasts_before(connection: Connection, seq: int, named: Mapping[str, str]) -> 
 
 def parts_before(connection: Connection, seq: int, account: str, group: str) -> dict[str, str]:
     """Return the last entry before number ``seq`` of every part of a group, each after its hash."""
-    found = connection.execute(_PARTS_BEFORE, {"account": account, "subject": group, "before": seq - 1})
-    return {row.name: row.hashed_body for row in found if row.hashed_body is not None}
+    rows = connection.execute(_PARTS_BEFORE, {"account": account, "subject": group, "before": seq - 1})
+    return {row.name: row.hashed_body for row in rows if row.hashed_body is not None}
 
 
 def sums(connection: Connection, account: str, *, period: str | None, product: str | None) -> Usage:
     """Return what is reserved and spent in an account, or in one of its periods or products."""
     if period is not None:
-        found = connection.execute(_IN_PERIOD, {"account": account, "period": period})
-        return Usage.of(_body(found.scalar()), "period")
+        rows = connection.execute(_IN_PERIOD, {"account": account, "period": period})
+        return Usage.of(_body(rows.scalar()), "period")
     if product is not None:
-        found = connection.execute(_IN_PRODUCT, {"account": account, "product": product})
-        return Usage.of(_body(found.scalar()), "product")
+        rows = connection.execute(_IN_PRODUCT, {"account": account, "product": product})
+        return Usage.of(_body(rows.scalar()), "product")
     return Usage.of(_body(connection.execute(_IN_ACCOUNT, {"account": account}).scalar()), "account")
 
 
@@ -237,14 +237,14 @@ def _is_retired(last_of_account: Mapping[str, Any] | None) -> bool:
 
 
 def account_names(connection: Connection) -> list[str]:
-    """Return the names of all accounts, in the order in which they were opened."""
+    """Return the names of all accounts, in order of opening."""
     return list(connection.execute(_ACCOUNTS).scalars())
 
 
 def charge(connection: Connection, release_id: str) -> Charge | None:
     """Return a charge as of its last entry."""
-    found = _body(connection.execute(_CHARGE, {"release_id": release_id}).scalar())
-    return None if found is None else Charge.of(found)
+    body = _body(connection.execute(_CHARGE, {"release_id": release_id}).scalar())
+    return None if body is None else Charge.of(body)
 
 
 def any_charge(connection: Connection, account: str) -> bool:
@@ -281,9 +281,9 @@ def entries_after(connection: Connection, after: int, limit: int = PAGE) -> Sequ
 
 def rows(connection: Connection, after: int, limit: int) -> list[Any]:
     """Return the same as the driver's own tuples: for many rows that is a good part of the time."""
-    found = connection.execute(_PAGE, {"after": after, "limit": limit})
-    rows: list[Any] = list(found.cursor.fetchall())
-    found.close()
+    page = connection.execute(_PAGE, {"after": after, "limit": limit})
+    rows: list[Any] = list(page.cursor.fetchall())
+    page.close()
     return rows
 
 
@@ -339,7 +339,9 @@ REVIEWED = select(HASHED_BODY).where(
     DECIDES, _c.account == bindparam("account"), _c.subject == bindparam("subject")
 )
 _TERMS_STATED = select(HASHED_BODY).where(STATES_TERMS)
-_SAID = select(HASHED_BODY).where(_c.account == "", _c.kind.in_(("disjoint", "overlapping"))).order_by(_c.seq)
+_SEPARATIONS = (
+    select(HASHED_BODY).where(_c.account == "", _c.kind.in_(("disjoint", "overlapping"))).order_by(_c.seq)
+)
 _EVERY_DECISION = select(HASHED_BODY).where(_c.kind.in_(OF_SPECS)).order_by(_c.seq)
 
 
@@ -350,38 +352,38 @@ def approval(
 
     ``before``: as it was when the entry of that number was written; ``None``: now.
     """
-    found = decisions(connection, account, spec_digest, *OF_SPECS)
-    earlier = [body for body in found if before is None or body["seq"] < before]
+    bodies = decisions(connection, account, spec_digest, *OF_SPECS)
+    earlier = [body for body in bodies if before is None or body["seq"] < before]
     return approval_of(earlier, keys(connection) if earlier else {}, before)
 
 
 def approvals(connection: Connection) -> list[Approval]:
     """Return every approval, and every taking back of one, in order."""
     so_far: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    found, known = [], keys(connection)
+    result, known = [], keys(connection)
     for body in map(checked_body, connection.execute(_EVERY_DECISION).scalars()):
         on_spec = so_far[body["account"], body["spec_digest"]]
         on_spec.append(body)
-        found.append(approval_of(on_spec, known))
-    return [each for each in found if each is not None]
+        result.append(approval_of(on_spec, known))
+    return [approval for approval in result if approval is not None]
 
 
 def reviewed_steps(connection: Connection, account: str, product: str, period: str) -> list[Charge]:
     """Return every step of a product's charges for a period that are to be reviewed, in any order."""
     asked = {"account": account, "subject": subject("reserved", product=product, period=period)}
-    found = [Charge.of(checked_body(text)) for text in connection.execute(REVIEWED, asked).scalars()]
-    return [step for step in found if (step.product, step.period) == (product, period)]
+    charges = [Charge.of(checked_body(text)) for text in connection.execute(REVIEWED, asked).scalars()]
+    return [step for step in charges if (step.product, step.period) == (product, period)]
 
 
 def draft(connection: Connection, charge: Charge) -> Draft | None:
     """Return the draft of a release, if one was laid out, with who has accepted it."""
-    found = decisions(
+    bodies = decisions(
         connection, charge.account, subject("drafted", release=charge.release_id), "drafted", "acceptance"
     )
-    known = account(connection, charge.account) if found else None
+    known = account(connection, charge.account) if bodies else None
     if known is None:
         return None
-    return draft_of(found, keys(connection), known.terms.approvals_for(charge.product))
+    return draft_of(bodies, keys(connection), known.terms.approvals_for(charge.product))
 
 
 def turn(connection: Connection, kind: str, fields: Mapping[str, Any]) -> int:
@@ -390,37 +392,37 @@ def turn(connection: Connection, kind: str, fields: Mapping[str, Any]) -> int:
     if not event.TURNS:
         return 0
     account, *_columns, about, _part = columns({**fields, "kind": kind})[1:]
-    found = select(HASHED_BODY).where(_c.account == account, _c.kind.in_(event.TURNS))
+    statement = select(HASHED_BODY).where(_c.account == account, _c.kind.in_(event.TURNS))
     if event.SUBJECTS and event.SAME:
-        found = found.where(DECIDES, _c.subject == about)
-    bodies = map(checked_body, connection.execute(found).scalars())
+        statement = statement.where(DECIDES, _c.subject == about)
+    bodies = map(checked_body, connection.execute(statement).scalars())
     return sum(all(body[name] == fields[name] for name in event.SAME) for body in bodies)
 
 
 def decisions(connection: Connection, account: str, subject: str, *kinds: str) -> list[dict[str, Any]]:
     """Return the entries of some kinds that are found by a subject, in order."""
     asked = {"account": account, "subject": subject}
-    found = [checked_body(text) for text in connection.execute(REVIEWED, asked).scalars()]
-    return sorted((body for body in found if body["kind"] in kinds), key=lambda body: body["seq"])
+    bodies = [checked_body(text) for text in connection.execute(REVIEWED, asked).scalars()]
+    return sorted((body for body in bodies if body["kind"] in kinds), key=lambda body: body["seq"])
 
 
 def withheld(connection: Connection, account: str) -> list[tuple[Charge, str, bool]]:
-    """Return the charges of an account that were withheld, in the order in which they were.
+    """Return the withheld charges of an account, in order.
 
     With each comes the criterion, and whether confidential figures were consulted.
     """
-    found = connection.execute(_WITHHELD, {"account": account}).scalars()
-    bodies = [checked_body(text) for text in found]
+    texts = connection.execute(_WITHHELD, {"account": account}).scalars()
+    bodies = [checked_body(text) for text in texts]
     return [(Charge.of(body), body["criterion"], body["consulted"]) for body in bodies]
 
 
 def withdrawal(connection: Connection, account: str, release: str) -> Withdrawal | None:
     """Return the withdrawal of a release, if it was withdrawn."""
     asked = {"account": account, "subject": subject("withdrawn", release=release)}
-    found = connection.execute(ABOUT, asked).scalar()
-    if found is None:
+    text = connection.execute(ABOUT, asked).scalar()
+    if text is None:
         return None
-    body = checked_body(found)
+    body = checked_body(text)
     return Withdrawal(body["release"], body["reason"], body["by"], body["seq"], body["at"])
 
 
@@ -431,16 +433,16 @@ def populations(connection: Connection) -> set[str]:
 
 def separations(connection: Connection) -> dict[tuple[str, str], Separation]:
     """Return the last word on each two populations."""
-    found: dict[tuple[str, str], Separation] = {}
+    result: dict[tuple[str, str], Separation] = {}
     known = keys(connection)
-    for text in connection.execute(_SAID).scalars():
+    for text in connection.execute(_SEPARATIONS).scalars():
         body = checked_body(text)
         disjoint = body["kind"] == "disjoint"
         holds = disjoint and body["by"] in known and known[body["by"]].active
         declared = {name: body[name] for name in ("population", "other", "turn", "at", "reason")}
         pair = (body["population"], body["other"])
-        found[pair] = Separation(disjoint=disjoint, holds=holds, key=body["by"], **declared)
-    return found
+        result[pair] = Separation(disjoint=disjoint, holds=holds, key=body["by"], **declared)
+    return result
 
 
 #: How many of the last hashes are read with the head: the witness is seldom further behind.
@@ -468,8 +470,8 @@ class ChainHead:
 
     def contains_recent(self, named: Head) -> bool:
         """Whether this entry is among the last ones; others may be in the chain all the same."""
-        place = self.head.seq - named.seq
-        return 0 <= place < len(self.recent) and self.recent[place] == named.hash
+        offset = self.head.seq - named.seq
+        return 0 <= offset < len(self.recent) and self.recent[offset] == named.hash
 
 
 def chain_head(connection: Connection) -> ChainHead:

@@ -29,9 +29,9 @@ _CAUSES = {
     "SQLITE_FULL": ("has no space left on its disk; nothing was written", "free some space, then run again"),
     "SQLITE_READONLY": (
         "may not be written by this user",
-        "mend the owner and mode of the file and its folder",
+        "correct owner and mode of the file and its folder",
     ),
-    "SQLITE_PERM": ("may not be opened by this user", "mend the owner and mode of the file and its folder"),
+    "SQLITE_PERM": ("may not be opened by this user", "correct owner and mode of the file and its folder"),
     "SQLITE_CANTOPEN": ("cannot be opened", "check the path, and the owner and mode of the folder"),
     "SQLITE_NOTADB": ("is not a database", "check the path, or restore the last good backup"),
     "SQLITE_CORRUPT": ("is damaged", "restore the last good backup"),
@@ -110,7 +110,7 @@ class SQLite(Backend):
         self._opened = _identity(self.path)
 
     def made(self) -> bool:
-        """Tell whether there are tables; whoever made the file may have died before it made them."""
+        """Tell whether there are tables; the process that made the file may have died before it made them."""
         if not (self.path.exists() and self.path.stat().st_size):
             return False
         with self.engine.begin() as connection:
@@ -123,9 +123,9 @@ class SQLite(Backend):
             connection.exec_driver_sql(trigger)
 
     def guard_fault(self, connection: Connection) -> str | None:
-        """Compare the triggers with the text they were created from, and count the file's names."""
+        """Compare the triggers with the text they were created from, and count the file's values."""
         if self.path.stat().st_nlink > 1:
-            # Its log, its locks and its witness are named after the file: under two names it is two ledgers.
+            # Its log, its locks and its witness are named after the file: under two values it is two ledgers.
             return "its file has more than one name (hard links); remove the others"
         rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").all()
         if {row.name: row.sql for row in rows} != TRIGGERS:
@@ -148,7 +148,7 @@ class SQLite(Backend):
     def failure(self, error: DBAPIError) -> tuple[bool, str, str]:
         """Tell by SQLite's own error name."""
         code = str(getattr(error.orig, "sqlite_errorname", ""))
-        known = next((found for name, found in _CAUSES.items() if code.startswith(name)), None)
+        known = next((cause for name, cause in _CAUSES.items() if code.startswith(name)), None)
         what, hint = known or ("refused a statement", "check the disk and verify the ledger")
         return code.startswith("SQLITE_BUSY"), what, hint
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tabularium.mechanisms.arrays import LARGEST_POINT, LARGEST_VALUE
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.limits import LARGEST_POINT, LARGEST_VALUE
 
 Amount = Fraction | int | str
 

@@ -20,10 +20,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tabularium.mechanisms.arrays import Integers
+from tabularium.mechanisms.arrays import LARGEST_SUM, Integers
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.kernels.compiled import compiled
-from tabularium.mechanisms.limits import LARGEST_SUM
 
 
 def checked_intervals(

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tabularium.mechanisms.accounting.losses import root_above
+from tabularium.mechanisms.arrays import LARGEST_VALUE
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.parameter_checks import whole_number
-from tabularium.mechanisms.limits import LARGEST_VALUE
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tabularium.mechanisms.noise_distributions import variance_of

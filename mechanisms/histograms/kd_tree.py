@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tabularium.mechanisms.arrays import Floats
+from tabularium.mechanisms.arrays import LARGEST_COUNT, LARGEST_SUM, Floats
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.kd_boxes import (
@@ -29,7 +29,6 @@ from tabularium.mechanisms.histograms.kd_boxes import (
 )
 from tabularium.mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
-from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_SUM
 from tabularium.mechanisms.linear_measurements.linear_measurement import (
     LinearMeasurement,
     draws,

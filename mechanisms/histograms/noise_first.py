@@ -20,12 +20,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tabularium.mechanisms.arrays import Floats, Integers
+from tabularium.mechanisms.arrays import LARGEST_VALUE, Floats, Integers
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.parameter_checks import one_of, switch, whole_number
 from tabularium.mechanisms.histograms.segmentation import segment, segment_into
-from tabularium.mechanisms.limits import LARGEST_VALUE
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism
 from tabularium.mechanisms.noise.synthetic import generator

@@ -8,8 +8,7 @@ import numpy as np
 
 from tabularium.mechanisms.accounting.losses import root_above
 from tabularium.mechanisms.accounting.transcript import Definition
-from tabularium.mechanisms.arrays import Integers
-from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_VALUE
+from tabularium.mechanisms.arrays import LARGEST_COUNT, LARGEST_VALUE, Integers
 from tabularium.mechanisms.mechanism import Counts
 from tabularium.mechanisms.noise_distributions import gaussian_variance, laplace_variance
 

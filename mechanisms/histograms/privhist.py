@@ -27,14 +27,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tabularium.mechanisms.arrays import Floats
+from tabularium.mechanisms.arrays import LARGEST_COUNT, LARGEST_SUM, Floats
 from tabularium.mechanisms.channel import Channel
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.histogram_properties import Runs, merged, pairs_of
 from tabularium.mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
 from tabularium.mechanisms.inference.isotonic import isotonic, whole
 from tabularium.mechanisms.kernels.compiled import compiled
-from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_SUM
 from tabularium.mechanisms.measured import Array, Measured, Release
 from tabularium.mechanisms.mechanism import Counts, Mechanism, check_counts
 

@@ -13,9 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.arrays import Floats, Integers
+from tabularium.mechanisms.arrays import LARGEST_SUM, Floats, Integers
 from tabularium.mechanisms.kernels.compiled import compiled
-from tabularium.mechanisms.limits import LARGEST_SUM
 
 Centre = Literal["mean", "median"]
 

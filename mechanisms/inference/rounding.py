@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
+from tabularium.mechanisms.arrays import LARGEST_WHOLE, Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference.estimate import (
     Estimate,
@@ -23,7 +23,6 @@ from tabularium.mechanisms.inference.estimate import (
     refuse_values,
 )
 from tabularium.mechanisms.inference.hierarchy import Block, Hierarchy
-from tabularium.mechanisms.limits import LARGEST_WHOLE
 
 STEPS = 1 << 20
 """Remainders are compared in steps of 1 / STEPS."""

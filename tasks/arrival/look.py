@@ -39,8 +39,8 @@ from tabularium.tasks.arrival.verify_drop import is_plain, is_whole, said, see_t
 from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
-    from tabularium.validations.spec.model import ReleaseSpec
-    from tabularium.validations.spec.source import PublishedSource
+    from tabularium.validations.release_spec.model import ReleaseSpec
+    from tabularium.validations.release_spec.source import PublishedSource
 
 _PUBLISHED = "period already published; somebody may run it as a revision, which an officer approves: "
 _TAKEN = "another drop came first for this period; wait for its end, then drop this one again"
@@ -254,7 +254,7 @@ class _Judge:
 
     @cached_property
     def _spec(self) -> ReleaseSpec:
-        from tabularium.validations.spec.load import (
+        from tabularium.validations.release_spec.load import (
             load_spec,  # with all that counts: not for a look at nothing
         )
 
@@ -273,7 +273,7 @@ class _Judge:
 
     @property
     def _files(self) -> PublishedSource:
-        from tabularium.validations.spec.source import published_source
+        from tabularium.validations.release_spec.source import published_source
 
         return published_source(self._spec.source)
 

@@ -26,8 +26,8 @@ from tabularium.tasks.arrival.manifest import MANIFEST, DropRefused, Manifest, N
 from tabularium.tasks.arrival.places import Place, Seen, opened, quoted
 from tabularium.tasks.runtime.run import Run, drop_of
 from tabularium.validations.redaction import bare_errors, note_data_opened
-from tabularium.validations.spec.kinds import format_of, is_ignored
-from tabularium.validations.spec.source import Files
+from tabularium.validations.release_spec.kinds import format_of, is_ignored
+from tabularium.validations.release_spec.source import Files
 
 _BLOCK = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,99}")

@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
 from tabularium.mechanisms.errors import InputError
-from tabularium.validations.spec.checks.table_checks import OWN_COLUMNS
-from tabularium.validations.spec.kinds import format_of
-from tabularium.validations.spec.scalars import ColumnName
-from tabularium.validations.spec.yaml_lines import FILL_IN
+from tabularium.validations.release_spec.checks.table_checks import RESERVED_COLUMNS
+from tabularium.validations.release_spec.kinds import format_of
+from tabularium.validations.release_spec.scalars import ColumnName
+from tabularium.validations.release_spec.yaml_lines import FILL_IN
 
 Kind = Literal["whole", "decimal", "text", "switch", "date", "unknown"]
 
@@ -414,7 +414,7 @@ def _table(columns: Sequence[Column]) -> Iterator[str]:
 
 def _is_own(name: str) -> bool:
     """Return whether a published table has, or may have, a column of this name beside its dimensions."""
-    return name.casefold() in OWN_COLUMNS or name.casefold().endswith("_label")
+    return name.casefold() in RESERVED_COLUMNS or name.casefold().endswith("_label")
 
 
 def _name(name: str) -> str:

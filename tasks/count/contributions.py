@@ -17,7 +17,7 @@ from tabularium.tasks.count.count_files import Counts
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.encoding import coded_names, is_missing, number_of, of_group
 from tabularium.validations.imported_later import Later
-from tabularium.validations.spec.measures.measure import Measure
+from tabularium.validations.release_spec.measures.measure import Measure
 from tabularium.validations.universes.universe import test_of
 
 if TYPE_CHECKING:

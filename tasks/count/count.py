@@ -63,14 +63,14 @@ from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
-from tabularium.validations.derivation.derived_columns import coded_columns
+from tabularium.validations.derivation import coded_columns
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.encoding import cell_number, kept
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import redacted
-from tabularium.validations.spec.checks.table_checks import fits, level_shapes, slabs
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.tables import Table
+from tabularium.validations.release_spec.checks.table_checks import fits, level_shapes, slabs
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.tables import Table
 from tabularium.validations.suites.published_tables import CountedTable, check_counts, check_sums
 from tabularium.validations.universes.impossible_cells import without_impossible
 from tabularium.validations.universes.universe import universe_of

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime import resources
 from tabularium.validations.redaction import note_data_opened, redacted
-from tabularium.validations.spec.checks.table_checks import slabs
+from tabularium.validations.release_spec.checks.table_checks import slabs
 
 Counts = NDArray[np.int64]
 

@@ -24,7 +24,7 @@ from tabularium.tasks.count.grouped_counts import OUTSIDE
 from tabularium.tasks.count.table_axes import axis_of
 from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut, leaf_positions
 from tabularium.validations.imported_later import Later
-from tabularium.validations.spec.tables import Table
+from tabularium.validations.release_spec.tables import Table
 
 if TYPE_CHECKING:
     import ibis

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from tabularium.tasks.count.contributions import NOTHING
 from tabularium.tasks.count.count_files import Counts
-from tabularium.validations.spec.measures.measure import Measure
+from tabularium.validations.release_spec.measures.measure import Measure
 
 OUTSIDE = -1
 

@@ -18,8 +18,8 @@ from tabularium.validations.domains.domains import (
     leaf_positions,
     positions,
 )
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.tables import Table
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.tables import Table
 
 
 @dataclass(frozen=True, eq=False)

@@ -230,7 +230,7 @@ def _clock(ledger: Ledger) -> HealthCheck:
 def _measurements(home: Home, ledger: Ledger, accounts: list[str]) -> HealthCheck:
     store, missing, number = MeasurementStore(home.measurements), [], 0
     for name in accounts:
-        for charge in ledger.each_charge(name):
+        for charge in ledger.all_charges(name):
             if charge.measurement_digest is not None:
                 number += 1
                 if store.complete(charge.measured_as, charge.fence) != charge.measurement_digest:
@@ -364,7 +364,7 @@ def account_for(home: Home) -> Iterator[HealthCheck]:
         charges = {
             charge.release_id: charge
             for account in ledger.accounts()
-            for charge in ledger.each_charge(account.name)
+            for charge in ledger.all_charges(account.name)
         }
     drops, bases = Claims.known(home), publication_folders(home)
     lying = (path for base in bases for path in sorted(base.glob("[!.]*/[!.]*/[!.]*")))

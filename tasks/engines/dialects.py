@@ -20,7 +20,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from tabularium.validations.derivation.derived_columns import DATE
+from tabularium.validations.derivation import DATE
 from tabularium.validations.domains.encoding import NUMBER, USUAL, WHOLE
 from tabularium.validations.imported_later import Later
 

@@ -16,8 +16,8 @@ from tabularium.tasks.ingest.source_columns import needed_columns, raw_names
 from tabularium.tasks.runtime import resources
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import redacted
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.source import PostgresTable, SparkFiles
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.source import PostgresTable, SparkFiles
 
 if TYPE_CHECKING:
     import ibis

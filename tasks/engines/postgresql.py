@@ -26,7 +26,7 @@ import pyarrow.csv as pacsv
 from tabularium.mechanisms.errors import InputError, InputRefused
 from tabularium.tasks.engines.dialects import records_table, sql_of
 from tabularium.validations.redaction import redacted
-from tabularium.validations.spec.source import way_problem
+from tabularium.validations.release_spec.source import way_problem
 
 _SETTINGS = {
     "search_path": "pg_catalog",

@@ -35,7 +35,7 @@ from tabularium.mechanisms.errors import InputError, InputMissing, InputRefused
 from tabularium.tasks.engines.dialects import records_table, sql_of
 from tabularium.tasks.ingest.find_files import require_data
 from tabularium.validations.redaction import redacted
-from tabularium.validations.spec.kinds import is_ignored
+from tabularium.validations.release_spec.kinds import is_ignored
 
 _MEMORY_VARIABLE = "TABULARIUM_ENGINE_MEMORY"
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from tabularium.mechanisms.accounting import Definition
 from tabularium.tasks.forecast.forecast import Expected, InCell
 from tabularium.tasks.plan.bounds_like import in_figures
-from tabularium.validations.spec.exact_facts import Neighbours, in_words, stopping
-from tabularium.validations.spec.measures.kinds import KINDS
-from tabularium.validations.spec.measures.measure import OF_SUM
-from tabularium.validations.spec.privacy import Privacy
-from tabularium.validations.spec.summary import Summary
+from tabularium.validations.release_spec.exact_facts import Neighbours, in_words, stopping
+from tabularium.validations.release_spec.measures.kinds import KINDS
+from tabularium.validations.release_spec.measures.measure import OF_SUM
+from tabularium.validations.release_spec.privacy import Privacy
+from tabularium.validations.release_spec.summary import Summary
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

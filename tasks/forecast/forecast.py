@@ -32,10 +32,10 @@ from tabularium.tasks.plan.planned_model import ArrayMargin, PlannedModel, depen
 from tabularium.tasks.postprocess.denominators import known_on_tree
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.domains.known_marginals import KnownMarginal
-from tabularium.validations.spec.columns import HierarchyColumn
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.measure import SIZES, Measure, Noise, noise_scale
-from tabularium.validations.spec.tables import Table
+from tabularium.validations.release_spec.columns import HierarchyColumn
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.measures.measure import SIZES, Measure, Noise, noise_scale
+from tabularium.validations.release_spec.tables import Table
 
 
 @dataclass(frozen=True)

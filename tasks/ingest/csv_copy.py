@@ -32,7 +32,7 @@ from tabularium.tasks.ingest.open_source import BATCH_ROWS, FileHandle, engine, 
 from tabularium.tasks.ingest.record_counts import LONGEST_ROW, OPEN_QUOTE
 from tabularium.tasks.ingest.snapshot import write_rows
 from tabularium.validations.redaction import redacted
-from tabularium.validations.spec.source import Files
+from tabularium.validations.release_spec.source import Files
 
 
 def copy_csv(

@@ -20,7 +20,7 @@ from typing import IO, Any, cast
 from tabularium.mechanisms.errors import Finding, InputRefused
 from tabularium.tasks.ingest.record_counts import LONGEST_ROW, RecordCounter
 from tabularium.validations.redaction import redacted
-from tabularium.validations.spec.source import Files
+from tabularium.validations.release_spec.source import Files
 
 #: So many irregular lines of each file are named, the first.
 MOST_LINES = 3

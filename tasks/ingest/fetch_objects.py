@@ -31,8 +31,8 @@ from tabularium.tasks.ingest.find_files import require_data, require_few
 from tabularium.tasks.ingest.open_source import changed
 from tabularium.tasks.runtime.progress import reporter
 from tabularium.validations.redaction import redacted
-from tabularium.validations.spec.kinds import is_ignored
-from tabularium.validations.spec.source import WILD, Files, package_of
+from tabularium.validations.release_spec.kinds import is_ignored
+from tabularium.validations.release_spec.source import WILD, Files, package_of
 
 _BLOCK = 1 << 20
 _LONGEST = 255  # bytes of a file's name

@@ -18,7 +18,7 @@ from tabularium.tasks.ingest.csv_text import compression, read_header
 from tabularium.tasks.ingest.find_files import Found
 from tabularium.tasks.ingest.record_counts import LONGEST_ROW
 from tabularium.tasks.ingest.source_columns import parquet_schema, zones_of
-from tabularium.validations.spec.source import Files
+from tabularium.validations.release_spec.source import Files
 
 # DuckDB wants at least one text that means null; this one is in no file of text.
 _NO_NULL = "\ue000"

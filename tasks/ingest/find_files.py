@@ -15,8 +15,8 @@ from typing import Literal
 from urllib.parse import unquote
 
 from tabularium.mechanisms.errors import InputError, InputMissing, InputRefused
-from tabularium.validations.spec.kinds import format_of, is_ignored
-from tabularium.validations.spec.source import Limits
+from tabularium.validations.release_spec.kinds import format_of, is_ignored
+from tabularium.validations.release_spec.source import Limits
 
 Kind = Literal["csv", "parquet"]
 _WILD = "*?["

@@ -62,8 +62,8 @@ from tabularium.tasks.runtime.run import Run, is_handed
 from tabularium.tasks.runtime.stage import stage
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.redaction import note_data_opened, redacted
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.source import (
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.source import (
     CopiedTable,
     Files,
     PostgresTable,

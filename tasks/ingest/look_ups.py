@@ -19,7 +19,7 @@ from tabularium.mechanisms.errors import InputRefused
 from tabularium.tasks.ingest.source_columns import needed_columns
 from tabularium.validations.domains.encoding import as_text
 from tabularium.validations.imported_later import Later
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 
 if TYPE_CHECKING:
     import ibis

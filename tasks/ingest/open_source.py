@@ -36,9 +36,9 @@ from tabularium.tasks.ingest.source_columns import (
 from tabularium.validations.domains.encoding import number_column, number_of, plain_column
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import note_data_opened, redacted
-from tabularium.validations.spec.columns import Derivation
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.source import taken_from
+from tabularium.validations.release_spec.columns import Derivation
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.source import taken_from
 
 if TYPE_CHECKING:
     import ibis

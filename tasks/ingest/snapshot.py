@@ -26,8 +26,8 @@ from tabularium.tasks.ingest.open_source import BATCH_ROWS, engine, quietly, str
 from tabularium.tasks.ingest.source_columns import raw_names
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import redacted
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.source import DatabaseTable
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.source import DatabaseTable
 
 if TYPE_CHECKING:
     import ibis

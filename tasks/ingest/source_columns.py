@@ -21,14 +21,13 @@ import pyarrow.parquet as pq
 
 from tabularium.mechanisms.errors import InputRefused
 from tabularium.tasks.ingest.find_files import Found
-from tabularium.validations.derivation.civil_dates import is_utc, is_zone
-from tabularium.validations.derivation.derived_columns import source_column
+from tabularium.validations.derivation import is_utc, is_zone, source_column
 from tabularium.validations.domains.domains import Domain, NumberDomain
 from tabularium.validations.redaction import redacted
-from tabularium.validations.spec.columns import Derivation
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.privacy import UniqueRule
-from tabularium.validations.spec.source import Limits, taken_from
+from tabularium.validations.release_spec.columns import Derivation
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.privacy import UniqueRule
+from tabularium.validations.release_spec.source import Limits, taken_from
 from tabularium.validations.universes.universe import test_of
 
 _NEVER_TOO_MANY = 100_000_000  # rows, however small the file

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tabularium.mechanisms.arrays import LARGEST_COUNT
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.inference import Estimate, Hierarchy, TableSet, TreeLeastSquares
 from tabularium.mechanisms.inference.margins_of_error.opened_families import Part, some_opened
 from tabularium.mechanisms.inference.margins_of_error.simulated_releases import Made
-from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import NOTHING
@@ -28,7 +28,7 @@ from tabularium.tasks.postprocess.agreement import Agreement, ReconciledGroup
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
 from tabularium.tasks.postprocess.table_layout import Layout, measured_tree
 from tabularium.tasks.runtime.run import Run
-from tabularium.validations.spec.tables import APART
+from tabularium.validations.release_spec.tables import APART
 
 Floats = NDArray[np.float64]
 

@@ -166,7 +166,7 @@ def level_error(part: Finished) -> LevelError:
 def _by_level(apart: list[dict[str, float]], released: NDArray[Any], risk: float) -> NDArray[np.float64]:
     """Return mean squared errors by released size, as the mechanism itself estimates them; never below.
 
-    ``apart``: ``tabularium.mechanisms.histograms.denoise.scoring.errors_by_level``.
+    ``apart``: ``tabularium.mechanisms.histograms.denoise.tables.errors_by_level``.
     """
     each = np.full(released.size, risk)
     for place, part in enumerate(apart):

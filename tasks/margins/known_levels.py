@@ -38,9 +38,9 @@ from tabularium.tasks.public_folder import LONGEST_ROW, sha256_of
 from tabularium.validations.domains.domains import positions
 from tabularium.validations.domains.known_marginals import PriorTable
 from tabularium.validations.public_files import LARGEST_JSON, Unreadable
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.publication_formats import FORMATS
-from tabularium.validations.spec.tables import ABOVE
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.publication_formats import FORMATS
+from tabularium.validations.release_spec.tables import ABOVE
 
 if TYPE_CHECKING:
     from tabularium.tasks.measure import Finished

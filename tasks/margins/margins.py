@@ -42,7 +42,7 @@ from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
 from tabularium.tasks.postprocess.postprocessing import VERSION, WHOLE_SIMULATIONS, PostProcessor
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.run import Run
-from tabularium.validations.spec.tables import Table
+from tabularium.validations.release_spec.tables import Table
 
 Floats = NDArray[np.float64]
 

@@ -17,9 +17,8 @@ from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import Shown
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.validations.spec.measures.array_owners import array_of
-from tabularium.validations.spec.measures.measure import PART, Measure, Numbers
-from tabularium.validations.spec.tables import Table
+from tabularium.validations.release_spec.measures.measure import PART, Measure, Numbers
+from tabularium.validations.release_spec.tables import Table, array_of
 
 
 def measure_values(layout: Layout, measure: Measure, values: Floats, whole: Floats | None = None) -> Floats:

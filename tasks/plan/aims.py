@@ -9,7 +9,7 @@ from fractions import Fraction
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.plan.bounds_like import Counts, quantile_count
 from tabularium.tasks.plan.planned_model import PlannedModel
-from tabularium.validations.spec.targets import Target
+from tabularium.validations.release_spec.targets import Target
 
 
 @dataclass(frozen=True)

@@ -28,11 +28,10 @@ from tabularium.tasks.plan.planned_model import PlannedModel
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.read_release import Released
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.array_owners import array_of
-from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.measures.of_column import OfColumn
-from tabularium.validations.spec.tables import Table
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.measures.measure import Measure
+from tabularium.validations.release_spec.measures.of_column import OfColumn
+from tabularium.validations.release_spec.tables import Table, array_of
 from tabularium.validations.universes.universe import key_of
 
 KNOWN_WELL = 0.2

@@ -9,8 +9,8 @@ from tabularium.tasks.plan.aims import in_words
 from tabularium.tasks.plan.bounds_like import Bounds
 from tabularium.tasks.plan.planned_model import array_shares
 from tabularium.tasks.plan.rehearsal import Proposal
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.targets import Tuning
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.targets import Tuning
 
 MET = 1.01
 """Predicted over wanted margin up to which a simulation says that a target is met: it knows no better."""

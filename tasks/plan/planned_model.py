@@ -19,12 +19,11 @@ from tabularium.mechanisms.planning.linear_variances import LinearVariances, Pla
 from tabularium.mechanisms.planning.smallest_budget import LossSlot, Ties
 from tabularium.tasks.postprocess.agreement import Agreement, ReconciledGroup
 from tabularium.validations.domains.domains import HierarchyDomain
-from tabularium.validations.spec.checks.table_checks import default_mechanism
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.array_owners import array_name, split
-from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.tables import Table
+from tabularium.validations.release_spec.checks.table_checks import default_mechanism
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.measures.measure import Measure
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.tables import Table, array_name, split
 from tabularium.validations.universes.universe import key_of
 
 Losses = dict[tuple[str, str], float]

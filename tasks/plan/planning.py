@@ -52,8 +52,8 @@ from tabularium.tasks.plan.planned_model import (
 from tabularium.tasks.plan.rehearsal import factors, proposals, rehearse
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
 from tabularium.tasks.publish.read_release import Released
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.targets import Tuning
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.targets import Tuning
 
 MULTIPLES = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 """Of the planned budget, for which margins are shown."""

@@ -33,7 +33,7 @@ from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.run import without_data
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 
 _CELLS = 20_000
 """Simulated cells that are enough, over all simulated releases."""

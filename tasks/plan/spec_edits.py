@@ -14,9 +14,9 @@ import yaml
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.plan.finished_plan import Plan
-from tabularium.validations.spec.load import examine
-from tabularium.validations.spec.measures.of_column import OfColumn
-from tabularium.validations.spec.tables import Table
+from tabularium.validations.release_spec.load import examine
+from tabularium.validations.release_spec.measures.of_column import OfColumn
+from tabularium.validations.release_spec.tables import Table
 
 _Edit = tuple[int, int, str]
 """Where a piece of the text begins and ends, and what it becomes."""

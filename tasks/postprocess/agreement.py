@@ -44,11 +44,11 @@ from tabularium.tasks.postprocess.denominators import known_on_tree
 from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
 from tabularium.tasks.postprocess.nested_universes import ALONE, CellEmbedding, codes_at, joined, spread_of
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.validations.derivation.derived_columns import Chain, chains_of
+from tabularium.validations.derivation import Chain, chains_of
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.domains.known_marginals import KnownMarginal
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.tables import Table
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.tables import Table
 from tabularium.validations.suites.published_tables import differing
 from tabularium.validations.universes.universe import Universe, adds_alike, key_of, universe_of
 

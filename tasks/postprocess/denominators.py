@@ -16,8 +16,8 @@ from tabularium.mechanisms.inference import Estimate, Hierarchy
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.validations.domains.domains import HierarchyDomain, nodes_to
 from tabularium.validations.domains.known_marginals import KnownMarginal
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.measure import PART, Measure
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.measures.measure import PART, Measure
 
 Floats = NDArray[np.float64]
 Nodes = slice | NDArray[np.intp]

@@ -37,7 +37,7 @@ from tabularium.tasks.postprocess.postprocessing import (
 )
 from tabularium.tasks.postprocess.table_layout import measured_tree
 from tabularium.tasks.runtime.run import Run
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 
 if TYPE_CHECKING:
     from tabularium.tasks.ledger_stages import MeasuredHandle

@@ -13,7 +13,7 @@ from tabularium.tasks.postprocess.agreement import Agreement, ReconciledGroup
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.run import Run
 from tabularium.validations.domains.domains import HierarchyDomain
-from tabularium.validations.spec.publication import PostProcessing
+from tabularium.validations.release_spec.publication import PostProcessing
 from tabularium.validations.suites.published_tables import Codes, Fault, faults_in, table_faults
 
 

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.validations.derivation.derived_columns import MOST_PLACES, Chain, laid_out, source_column
+from tabularium.validations.derivation import MOST_PLACES, Chain, laid_out, source_column
 from tabularium.validations.domains.domains import CategoryDomain, Domain
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 from tabularium.validations.universes.impossible_cells import lies_in
 from tabularium.validations.universes.universe import Universe
 

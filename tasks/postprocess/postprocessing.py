@@ -20,7 +20,7 @@ from tabularium.tasks.postprocess.agreement import Agreement, StepResult
 from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
 from tabularium.tasks.postprocess.table_layout import measured_tree
 from tabularium.validations.redaction import bare_errors
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 
 VERSION = 5
 """Of everything from the measurements to the published numbers and their margins; a release names it.

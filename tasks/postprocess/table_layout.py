@@ -19,9 +19,9 @@ from tabularium.mechanisms.errors import PublicationError
 from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.noise_distributions import NOTHING
 from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut, nodes_to
-from tabularium.validations.spec.checks.table_checks import MECHANISM
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.tables import Histogram, Table
+from tabularium.validations.release_spec.checks.table_checks import MECHANISM
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.tables import Histogram, Table
 
 
 @dataclass(frozen=True, eq=False)

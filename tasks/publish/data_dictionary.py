@@ -11,10 +11,10 @@ import pyarrow as pa
 from tabularium.tasks.margins.error_model import MEANING
 from tabularium.tasks.publish.published_tables import FLAGS, PublishedTable
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.publication import About, Quality
-from tabularium.validations.spec.tables import Histogram, Table
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.measures.measure import Measure
+from tabularium.validations.release_spec.publication import About, Quality
+from tabularium.validations.release_spec.tables import Histogram, Table
 from tabularium.validations.universes.universe import counted_in
 
 RECORDS = "records"

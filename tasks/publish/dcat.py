@@ -12,8 +12,8 @@ from typing import Any
 
 from tabularium.tasks.arrival.calendar_periods import first_and_last
 from tabularium.tasks.publish.data_dictionary import title_with_period
-from tabularium.validations.spec.publication import About
-from tabularium.validations.spec.publication_formats import kind_of
+from tabularium.validations.release_spec.publication import About
+from tabularium.validations.release_spec.publication_formats import kind_of
 
 NAME = "catalogue.jsonld"
 _IANA = "https://www.iana.org/assignments/media-types/"

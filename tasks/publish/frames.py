@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.public_files import MIB
-from tabularium.validations.spec.checks.table_checks import fits
-from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.release_spec.checks.table_checks import fits
+from tabularium.validations.release_spec.model import ReleaseSpec
 
 ROWS = 1 << 20
 """Rows of a row group, and of all that is held at once."""

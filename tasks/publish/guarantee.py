@@ -20,9 +20,9 @@ from typing import Any
 from tabularium.mechanisms.accounting import RESTS_ON, Event, epsilon_at, membership_bound, reading
 from tabularium.mechanisms.accounting.conversion import zcdp_epsilon
 from tabularium.validations import certificate as said
-from tabularium.validations.spec.exact_facts import Neighbours
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.privacy import Privacy
+from tabularium.validations.release_spec.exact_facts import Neighbours
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.privacy import Privacy
 
 FIXED_PLANS = frozenset({"identity", "cells", "gaussian", "bounded_sums"})
 """Mechanisms whose every draw is settled before the first: only of these may the events be composed."""

@@ -10,7 +10,7 @@ from tabularium.tasks.public_folder import largest_file, sha256_of
 from tabularium.tasks.publish.release_folder import certificate_in, check_release, readable
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.domains.known_marginals import FOLDER, PriorTable
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger

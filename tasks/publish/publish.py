@@ -64,7 +64,7 @@ from tabularium.tasks.unit_tallies import attempts, drawn, outcomes
 from tabularium.validations import certificate as said
 from tabularium.validations.certificate import CERTIFICATE, Certificate
 from tabularium.validations.domains.code_lists import published_name, published_text
-from tabularium.validations.spec.measures.array_owners import array_of, owner_of
+from tabularium.validations.release_spec.tables import array_of, owner_of
 from tabularium.validations.universes.universe import counted_in
 
 EXCEPTIONS = "rounding_exceptions.txt"

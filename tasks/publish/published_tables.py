@@ -19,11 +19,10 @@ from tabularium.tasks.postprocess.denominators import Nodes, whole_at
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.frames import ROWS, Frame, Labels
 from tabularium.tasks.published_digits import in_digits
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.array_owners import array_of
-from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.publication import Limits, Quality
-from tabularium.validations.spec.tables import Histogram, Table
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.measures.measure import Measure
+from tabularium.validations.release_spec.publication import Limits, Quality
+from tabularium.validations.release_spec.tables import Histogram, Table, array_of
 
 MeasureNumbers = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 """Of one measure: numbers, half-widths, and the range they may have, (nodes, cells), in its unit."""

@@ -34,13 +34,13 @@ from tabularium.tasks.publish.release_folder import (
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.validations.certificate import CERTIFICATE, REHEARSAL, Certificate
 from tabularium.validations.domains.domains import Domain
-from tabularium.validations.spec.checks.column_checks import check_columns
-from tabularium.validations.spec.checks.fact_checks import check_invariants, check_rates
-from tabularium.validations.spec.checks.prior_checks import check_priors, copied_into
-from tabularium.validations.spec.draft import Draft
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.yaml_lines import Document
+from tabularium.validations.release_spec.checks.column_checks import check_columns
+from tabularium.validations.release_spec.checks.fact_checks import check_invariants, check_rates
+from tabularium.validations.release_spec.checks.prior_checks import check_priors, copied_into
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.partial_spec import PartialSpec
+from tabularium.validations.release_spec.yaml_lines import Document
 
 _MOST_PERIODS = 100  # that are named
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -300,7 +300,7 @@ def read_spec(folder: Path, certificate: Certificate) -> Loaded:
         names += [numbers.values for numbers in (*spec.invariants, *spec.figures)]
         if all(name is None or Path(name).name == name for name in names):
             document = Document(CERTIFICATE, certificate.spec)
-            draft = Draft(
+            draft = PartialSpec(
                 document,
                 postprocessing=spec.postprocessing,
                 columns=dict(spec.columns),

@@ -48,17 +48,17 @@ from tabularium.validations.certificate import Certificate
 from tabularium.validations.domains.code_lists import published_name
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.public_files import Unreadable, json_object
-from tabularium.validations.spec.checks.column_checks import check_columns
-from tabularium.validations.spec.checks.table_checks import MECHANISM
-from tabularium.validations.spec.draft import Draft
-from tabularium.validations.spec.exact_facts import Neighbours, neighbours
-from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.privacy import RowCountRule
-from tabularium.validations.spec.publication_formats import files_of
-from tabularium.validations.spec.tables import Histogram, Table
-from tabularium.validations.spec.yaml_lines import Document
-from tabularium.validations.suites.microdata_suite import CHANGE
+from tabularium.validations.release_spec.checks.column_checks import check_columns
+from tabularium.validations.release_spec.checks.table_checks import MECHANISM
+from tabularium.validations.release_spec.exact_facts import Neighbours, neighbours
+from tabularium.validations.release_spec.measures.measure import Measure
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.partial_spec import PartialSpec
+from tabularium.validations.release_spec.privacy import RowCountRule
+from tabularium.validations.release_spec.publication_formats import files_of
+from tabularium.validations.release_spec.tables import Histogram, Table
+from tabularium.validations.release_spec.yaml_lines import Document
+from tabularium.validations.suites.microdata import CHANGE
 from tabularium.validations.universes.universe import counted_in
 
 _PROGRAM = "tabularium-dp"
@@ -212,7 +212,7 @@ def _domains(folder: Path, spec: ReleaseSpec) -> dict[str, Domain]:
     names = [column.code_list for column in spec.columns.values() if column.code_list]
     if any(Path(name).name != name for name in names):
         raise ValueError("a code list lies elsewhere")
-    draft = Draft(Document("", {}), columns=dict(spec.columns))
+    draft = PartialSpec(Document("", {}), columns=dict(spec.columns))
     check_columns(draft, folder / "codes")
     return draft.domains
 

@@ -39,10 +39,9 @@ from tabularium.validations import certificate as said
 from tabularium.validations.certificate import Certificate
 from tabularium.validations.domains.domains import HierarchyDomain, attribute_of, tree_of
 from tabularium.validations.domains.known_marginals import KnownMarginal
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.array_owners import array_of
-from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.tables import Table
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.measures.measure import Measure
+from tabularium.validations.release_spec.tables import Table, array_of
 from tabularium.validations.universes.universe import put_within
 
 

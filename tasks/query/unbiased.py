@@ -27,7 +27,7 @@ from tabularium.tasks.runtime.run import without_data
 from tabularium.tasks.verify.remaking import parts_in
 from tabularium.tasks.verify.subject import Failed, Skipped, Subject
 from tabularium.validations.redaction import bare_errors
-from tabularium.validations.spec.measures.array_owners import array_of
+from tabularium.validations.release_spec.tables import array_of
 
 
 def measured(released: Released, name: str) -> pa.Table:

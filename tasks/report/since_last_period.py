@@ -24,10 +24,10 @@ from tabularium.tasks.publish.frames import ROWS
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.report.released_cells import Floats, ReleasedCells, ask, in_words
 from tabularium.tasks.report.wording import listed
-from tabularium.validations.derivation.derived_columns import tested_by
-from tabularium.validations.spec.columns import Derivation
-from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.source import taken_from
+from tabularium.validations.derivation import tested_by
+from tabularium.validations.release_spec.columns import Derivation
+from tabularium.validations.release_spec.measures.measure import Measure
+from tabularium.validations.release_spec.source import taken_from
 from tabularium.validations.universes.universe import test_of, universe_of
 
 Ints = NDArray[np.int64]

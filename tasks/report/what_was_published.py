@@ -13,9 +13,9 @@ from tabularium.tasks.report.cells_chart import Chart, chart_of
 from tabularium.tasks.report.released_cells import ReleasedCells, names_of
 from tabularium.validations.certificate import Certificate, Measure
 from tabularium.validations.domains.known_marginals import FOLDER as PRIOR_RELEASES
-from tabularium.validations.spec.columns import Column
-from tabularium.validations.spec.publication_formats import kind_of
-from tabularium.validations.spec.tables import Histogram, Table
+from tabularium.validations.release_spec.columns import Column
+from tabularium.validations.release_spec.publication_formats import kind_of
+from tabularium.validations.release_spec.tables import Histogram, Table
 
 _SAMPLE = 6
 _CODES = 6

@@ -21,8 +21,8 @@ from tabularium.tasks.runtime.home import Home, named
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.resources import close_all
 from tabularium.tasks.runtime.workspace import Workspace
-from tabularium.validations.spec.exact_facts import exact_facts
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.exact_facts import exact_facts
+from tabularium.validations.release_spec.load import Loaded, load_spec
 
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger

@@ -29,8 +29,8 @@ from tabularium.validations.certificate import CERTIFICATE, Certificate
 from tabularium.validations.certificate.value_kinds import Line, ReleaseId, Sha256, Time
 from tabularium.validations.public_files import Unreadable, open_plain
 from tabularium.validations.redaction import bare_errors, os_errors_as
-from tabularium.validations.spec.kinds import PeriodName, ProductName
-from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.release_spec.kinds import PeriodName, ProductName
+from tabularium.validations.release_spec.model import ReleaseSpec
 
 Read = TypeVar("Read", bound=BaseModel)
 

@@ -26,8 +26,8 @@ from tabularium.tasks.site.account_history import courses, entities
 from tabularium.tasks.site.offered import PublishedRelease, ReleaseCatalogue
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import Unreadable
-from tabularium.validations.spec.publication_formats import kind_of
-from tabularium.validations.spec.tables import Histogram, Table
+from tabularium.validations.release_spec.publication_formats import kind_of
+from tabularium.validations.release_spec.tables import Histogram, Table
 
 if TYPE_CHECKING:
     from jinja2 import Template

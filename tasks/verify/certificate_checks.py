@@ -18,8 +18,8 @@ from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.domains.known_marginals import FOLDER as FOLDER_OF_PRIORS
-from tabularium.validations.spec.load import spec_digest
-from tabularium.validations.spec.publication_formats import FORMATS, files_of
+from tabularium.validations.release_spec.load import spec_digest
+from tabularium.validations.release_spec.publication_formats import FORMATS, files_of
 
 _GROUP, _DOCUMENTS = "Certificate", "Documents"
 EXCEPTIONS = "rounding_exceptions.txt"

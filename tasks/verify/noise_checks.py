@@ -17,9 +17,9 @@ from tabularium.tasks.publish.guarantee import FIXED_PLANS
 from tabularium.tasks.verify.certificate_checks import text_of
 from tabularium.tasks.verify.remaking import described_in, transcript_of
 from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.privacy import Tally
-from tabularium.validations.spec.tables import Table
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.privacy import Tally
+from tabularium.validations.release_spec.tables import Table
 
 _GROUP = "Privacy loss"
 _FEW = (

@@ -25,7 +25,7 @@ from tabularium.tasks.runtime.run import without_data
 from tabularium.tasks.verify.certificate_checks import EXCEPTIONS
 from tabularium.tasks.verify.remaking import described_in, remade
 from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject, failing
-from tabularium.validations.spec.measures.array_owners import array_of
+from tabularium.validations.release_spec.tables import array_of
 
 _GROUP = "Tables"
 

@@ -28,8 +28,8 @@ from tabularium.tasks.publish.measurement_files import FOLDER, MOST_NUMBERS, rea
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.runtime.run import without_data
 from tabularium.tasks.verify.subject import Failed, Skipped, Subject, failing
-from tabularium.validations.spec.checks.table_checks import MECHANISM
-from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.release_spec.checks.table_checks import MECHANISM
+from tabularium.validations.release_spec.model import ReleaseSpec
 
 _PROGRAM = "tabularium-dp"
 

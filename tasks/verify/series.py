@@ -12,7 +12,7 @@ from tabularium.tasks.publish.verify_certificate import differences, head_in
 from tabularium.tasks.verify.subject import Check, Failed, Finding, Skipped, Subject
 from tabularium.tasks.verify.verify_release import looked
 from tabularium.validations.certificate import RestsOn
-from tabularium.validations.spec.load import measurement_plan
+from tabularium.validations.release_spec.load import measurement_plan
 
 _GROUP = "Series"
 

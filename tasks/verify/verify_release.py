@@ -25,7 +25,7 @@ from tabularium.tasks.verify import (
 )
 from tabularium.tasks.verify.number_checks import numbers_of, rows_in_parts, see_numbers, see_rows
 from tabularium.tasks.verify.subject import Check, Failed, Finding, NotARelease, Skipped, Subject, failing
-from tabularium.validations.spec.publication_formats import FORMATS
+from tabularium.validations.release_spec.publication_formats import FORMATS
 
 _FORMATS = "Formats"
 

@@ -23,9 +23,8 @@ import numpy as np
 
 from tabularium.mechanisms.accounting.transcript import Definition
 from tabularium.mechanisms.channel.budget_meter import Meter
-from tabularium.mechanisms.channel.facade import facade
-from tabularium.mechanisms.channel.metered_channel import Channel, ScopePath
-from tabularium.mechanisms.channel.replay.scripted_sources import Recorder
+from tabularium.mechanisms.channel.metered_channel import Channel, ScopePath, facade
+from tabularium.mechanisms.channel.replay.replay_audit import Recorder
 from tabularium.mechanisms.mechanism import Mechanism
 from tests.audit.cases import Case
 from tests.audit.replays import BUDGETS, FORCES, edge_pairs, unrelated_pairs

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms import MECHANISMS
 from tabularium.mechanisms.accounting.transcript import CHOICES, Definition, Event
+from tabularium.mechanisms.arrays import LARGEST_COUNT
 from tabularium.mechanisms.channel.replay.replay_findings import Force, Output
-from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.noise.synthetic import generator
 
 Counts = NDArray[np.int64]

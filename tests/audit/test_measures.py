@@ -15,7 +15,7 @@ from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.histograms.bounded_sums import BoundedSums
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.audit.cases import MEAN, SUM, WEIGHTS
 from tests.audit.estimates import FEWER_RUNS, loss_from_outputs
 from tests.audit.replays import NotPrivateError, judge, losses_of

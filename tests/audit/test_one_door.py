@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "flows/operations/waiting.py": {"uuid"},  # the ids of flow runs; a key that names a pause
     "flows/operations/deployments/deployment.py": {"uuid"},  # the type of ids
     "flows/operations/deployments/notifications.py": {"uuid"},  # the type of ids
-    "flows/operations/reporting/run_progress.py": {"uuid"},  # the type of ids
+    "flows/operations/reporting/artifacts.py": {"uuid"},  # the type of ids
     "tasks/publish/release_folder.py": {"uuid"},  # name of a file that is removed at once
     "tasks/site/write_site.py": {"uuid"},  # ids of entries, made from their names
     "tasks/runtime/resources.py": {"uuid"},  # the handles of what stays open

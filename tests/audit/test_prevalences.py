@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from tabularium.mechanisms import build
 from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.arrays import LARGEST_COUNT
 from tabularium.mechanisms.channel import replay
 from tabularium.mechanisms.channel.replay.replay_audit import Audit
 from tabularium.mechanisms.histograms.privhist import PrivHist, prevalences
-from tabularium.mechanisms.limits import LARGEST_COUNT
 from tests.audit.cases import CASES
 from tests.audit.replays import BUDGETS, FORCES, edge_pairs, judge, made_up
 from tests.sizes import runs

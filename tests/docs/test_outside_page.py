@@ -8,7 +8,7 @@ from typing import get_args
 from typer.testing import CliRunner
 
 from tabularium.flows.cli.app import app
-from tabularium.validations.spec.exact_facts import Kind
+from tabularium.validations.release_spec.exact_facts import Kind
 from tests.docs.pages import DOCS, blocks
 from tests.docs.test_spec_pages import whole
 

@@ -16,14 +16,14 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from tabularium.validations.spec import model as models
-from tabularium.validations.spec import privacy as rules
-from tabularium.validations.spec import publication as output_options
-from tabularium.validations.spec import targets as wanted_margins
-from tabularium.validations.spec.load import examine
-from tabularium.validations.spec.problems import format_problems
-from tabularium.validations.spec.publication_formats import FORMATS
-from tests.validations.spec.spec_samples import block
+from tabularium.validations.release_spec import model as models
+from tabularium.validations.release_spec import privacy as rules
+from tabularium.validations.release_spec import publication as output_options
+from tabularium.validations.release_spec import targets as wanted_margins
+from tabularium.validations.release_spec.load import examine
+from tabularium.validations.release_spec.problems import format_problems
+from tabularium.validations.release_spec.publication_formats import FORMATS
+from tests.validations.release_spec.spec_samples import block
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = sorted((ROOT / "docs" / "reference" / "spec").glob("*.md"))

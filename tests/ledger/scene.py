@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tabularium.ledger import Account, Charge, Entry, Ledger
 from tabularium.ledger.keys import public_hex
 from tabularium.ledger.storage.database import _backend
-from tabularium.ledger.storage.postgres_guard import TRIGGERS as POSTGRES_TRIGGERS
+from tabularium.ledger.storage.postgres import TRIGGERS as POSTGRES_TRIGGERS
 from tabularium.ledger.storage.sqlite import TRIGGERS as SQLITE_TRIGGERS
 from tabularium.ledger.verify import Verification, Verified
 from tests.ledger.storage.postgres import close_schema

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabularium.ledger import BadAmount, Ledger, amounts
+from tabularium.ledger import BadAmount, Ledger
+from tabularium.ledger.amounts import multiple, parse_amount, text
 from tests.ledger.scene import census, reserve
 
 BAD: list[tuple[Any, str]] = [
@@ -85,12 +86,12 @@ def test_the_finest_quantum_holds_its_own_multiples_and_no_others(books: Ledger)
 
 @given(st.fractions(min_value=0, max_value=10**6))
 def test_text_is_read_back(amount: Fraction) -> None:
-    assert amounts.parse_amount(amounts.text(amount)) == amount
+    assert parse_amount(text(amount)) == amount
 
 
 @given(st.integers(1, 10**12), st.integers(1, 10**15))
 def test_exactly_the_multiples_pass(denominator: int, count: int) -> None:
     quantum = Fraction(1, denominator)
-    assert amounts.multiple(count * quantum, quantum, field="amount") == Fraction(count, denominator)
+    assert multiple(count * quantum, quantum, field="amount") == Fraction(count, denominator)
     with pytest.raises(BadAmount):
-        amounts.multiple(count * quantum + quantum / 2, quantum, field="amount")
+        multiple(count * quantum + quantum / 2, quantum, field="amount")

@@ -36,7 +36,7 @@ def test_the_ends_of_an_account_are_those_of_the_whole(two: Ledger) -> None:
             assert two.last_entries(number, name) == own[-number:]
         charges = two.charges(name)
         assert two.charge_count(name) == len(charges) == 6
-        assert list(two.each_charge(name)) == charges
+        assert list(two.all_charges(name)) == charges
         for number in (1, 4, 6, 9):
             assert two.last_charges(name, number) == charges[-number:]
         steps = [(charge.release_id, charge.state) for charge in two.budgeted(name)]
@@ -48,7 +48,7 @@ def test_the_ends_of_an_account_are_those_of_the_whole(two: Ledger) -> None:
     assert [charge.release_id for charge in two.charges("census")][-2:] == ["r1", "r0"]
     assert two.last_entries(4) == entries[-4:]
     assert not two.last_entries(1, "nobody") and not two.last_charges("nobody", 5)
-    assert not list(two.each_charge("nobody"))
+    assert not list(two.all_charges("nobody"))
 
 
 def test_what_was_published_before_a_period_is_found_the_last_first(two: Ledger) -> None:

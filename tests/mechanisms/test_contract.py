@@ -14,10 +14,10 @@ import pytest
 
 from tabularium.mechanisms import MECHANISMS, build, restore
 from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.arrays import LARGEST_COUNT
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.channel.replay.replay_audit import difference_between
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.measured import Measured
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.mechanisms.noise.synthetic import generator

@@ -36,8 +36,8 @@ def test_a_budget_goes_as_far_as_the_last_periods_cost(tmp_path: Path) -> None:
             )
         ledger.void("r5", reason="given back")
     found = tb.open_ledger(home.path).forecast("people")
-    assert found.each == Fraction(1, 4) + Fraction(1, 3)
-    assert found.left == 3 - Fraction(1, 2) - found.each
+    assert found.period_cost == Fraction(1, 4) + Fraction(1, 3)
+    assert found.left == 3 - Fraction(1, 2) - found.period_cost
     assert found.more == 3  # 23/12 over 7/12
     assert "enough for 3 more periods at 7/12" in repr(found)
     with pytest.raises(InputError, match="no such account"):
@@ -47,7 +47,7 @@ def test_a_budget_goes_as_far_as_the_last_periods_cost(tmp_path: Path) -> None:
 def test_before_the_first_charge_nothing_is_known(tmp_path: Path) -> None:
     _, home = write_scene(tmp_path)
     found = tb.open_ledger(home.path).forecast("people")
-    assert (found.each, found.more, found.left) == (0, None, 10)
+    assert (found.period_cost, found.more, found.left) == (0, None, 10)
 
 
 def test_a_draft_waits_until_it_is_decided(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tabularium.tasks.count.count_files import CountsHandle
 from tabularium.tasks.ingest.ingest import InputHandle, ingest_source
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 
 SECRET = b"s" * 32
 #: The key of the order by which records of a unit are kept.

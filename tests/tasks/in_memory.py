@@ -24,7 +24,7 @@ from tabularium.tasks.publish.frames import Labels
 from tabularium.tasks.publish.release_folder import digest_of
 from tabularium.tasks.runtime.run import Run
 from tabularium.validations.domains.known_marginals import PriorTable
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 
 Truth = Mapping[str, Mapping[str, NDArray[Any]]]
 

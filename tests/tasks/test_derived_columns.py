@@ -18,11 +18,11 @@ from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.ingest.open_source import quietly
 from tabularium.tasks.validate import validate_microdata
-from tabularium.validations.derivation.derived_columns import coded_columns
+from tabularium.validations.derivation import coded_columns
 from tabularium.validations.domains.domains import CategoryDomain, Domain, NumberDomain
 from tabularium.validations.domains.encoding import coded_names
-from tabularium.validations.spec.columns import DatePart, Derivation
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.columns import DatePart, Derivation
+from tabularium.validations.release_spec.load import load_spec
 from tests.sizes import runs
 from tests.tasks import front
 

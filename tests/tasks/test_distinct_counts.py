@@ -14,7 +14,7 @@ from tabularium.mechanisms.errors import RuleFailed
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tabularium.validations.suites.published_tables import CountedTable, check_sums
 
 AREAS = "code,label,parent\nN,Nation,\nA,Alpha,N\nB,Beta,N\nA1,Alpha one,A\nA2,Alpha two,A\nB1,Beta one,B\n"

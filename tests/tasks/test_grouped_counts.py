@@ -12,7 +12,7 @@ import pytest
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.count import count as counting
 from tabularium.tasks.ingest.ingest import ingest_source
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 
 SPEC = """\
 product: grouped

@@ -18,7 +18,7 @@ from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.validate import measure_source, validate_microdata
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.sizes import runs
 from tests.tasks import front
 

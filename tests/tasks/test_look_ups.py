@@ -19,7 +19,7 @@ from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.ingest.open_source import opened, stream
 from tabularium.tasks.validate import measure_source
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.sizes import runs
 from tests.tasks import front
 

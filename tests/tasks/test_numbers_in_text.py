@@ -18,7 +18,7 @@ from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import NullReporter, reporting_to
 from tabularium.tasks.validate import validate_microdata
-from tabularium.validations.spec.load import Loaded, examine, load_spec
+from tabularium.validations.release_spec.load import Loaded, examine, load_spec
 from tests.flows.release.scene import publish
 from tests.tasks import front
 

@@ -18,8 +18,8 @@ from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.margins.measure_margins import told_of
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.denominators import total_over, whole_of
-from tabularium.validations.spec.load import load_spec
-from tabularium.validations.spec.problems import SpecProblems
+from tabularium.validations.release_spec.load import load_spec
+from tabularium.validations.release_spec.problems import SpecProblems
 from tests.sizes import runs
 from tests.tasks import front
 

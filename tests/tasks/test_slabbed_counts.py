@@ -13,8 +13,8 @@ from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.count import count_files
 from tabularium.tasks.count.count_files import SlabbedCounts, Spill
 from tabularium.tasks.runtime.resources import close_all
-from tabularium.validations.spec.checks import table_checks as large_tables
-from tabularium.validations.spec.checks.table_checks import slabs
+from tabularium.validations.release_spec.checks import table_checks as large_tables
+from tabularium.validations.release_spec.checks.table_checks import slabs
 
 SHAPE = (7, 2, 3)  # 42 cells
 

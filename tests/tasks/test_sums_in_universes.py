@@ -16,7 +16,7 @@ from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.flows.release.scene import publish
 from tests.sizes import runs
 from tests.tasks import front

@@ -19,8 +19,8 @@ from tabularium.tasks.count.bounding import bounded
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.validations.spec.load import load_spec
-from tabularium.validations.spec.problems import SpecProblems
+from tabularium.validations.release_spec.load import load_spec
+from tabularium.validations.release_spec.problems import SpecProblems
 from tests.sizes import runs
 from tests.tasks import front
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tabularium.validations.spec.load import Loaded, load_spec
-from tabularium.validations.spec.tables import Impossible
+from tabularium.validations.release_spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.tables import Impossible
 from tabularium.validations.universes.impossible_cells import impossible_in
 from tests.sizes import runs
 

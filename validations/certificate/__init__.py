@@ -8,9 +8,20 @@ from tabularium.validations.certificate.certificate import (
     FORMAT,
     REHEARSAL,
     Certificate,
+    Domain,
+    Impossible,
+    Invariant,
+    LookUp,
     MadeUp,
     OtherFormat,
+    PostProcessing,
     Rehearsed,
+    Rule,
+    Step,
+    StepName,
+    TunedOn,
+    Tuning,
+    Validation,
     made_up_in,
 )
 from tabularium.validations.certificate.noise import (
@@ -49,19 +60,6 @@ from tabularium.validations.certificate.promise_and_cost import (
     TallyCharge,
     Unit,
     Withheld,
-)
-from tabularium.validations.certificate.settled import (
-    Domain,
-    Impossible,
-    Invariant,
-    LookUp,
-    PostProcessing,
-    Rule,
-    Step,
-    StepName,
-    TunedOn,
-    Tuning,
-    Validation,
 )
 from tabularium.validations.certificate.tables import (
     Above,

@@ -29,30 +29,144 @@ from tabularium.validations.certificate.promise_and_cost import (
     Fact,
     Privacy,
 )
-from tabularium.validations.certificate.settled import (
-    Domain,
-    Impossible,
-    Invariant,
-    LookUp,
-    PostProcessing,
-    Tuning,
-    Validation,
-)
 from tabularium.validations.certificate.tables import Table
 from tabularium.validations.certificate.value_kinds import (
     Amount,
     Created,
+    Flag,
     Line,
+    Number,
     ReleaseId,
-    Said,
+    Section,
+    Several,
     Sha256,
     Words,
     only,
 )
 from tabularium.validations.public_files import Unreadable, json_object
-from tabularium.validations.spec.kinds import PeriodName, ProductName, TableName
-from tabularium.validations.spec.publication import About
-from tabularium.validations.spec.source import public_name
+from tabularium.validations.release_spec.kinds import PeriodName, ProductName, TableName
+from tabularium.validations.release_spec.publication import About
+from tabularium.validations.release_spec.source import public_name
+
+# What was settled before the data were read, and what was done after the noise.
+
+
+class LookUp(Section):
+    """A table in which columns were looked up."""
+
+    name: Words
+    is_: Literal["public and fixed", "of the privacy unit"] = Field(
+        validation_alias="is", serialization_alias="is"
+    )
+    reason: str | None = Field(description="Why it is public; null if it is not.")
+    sha256: Sha256 | None = Field(description="Of a public one.")
+    unit: str | None = Field(description="Its column that says whose a row is; null where it is public.")
+    key: str | None = Field(description="Its column in which a value is looked up.")
+    from_: str | None = Field(
+        validation_alias="from", serialization_alias="from", description="The column that holds this value."
+    )
+
+
+class Domain(Section):
+    """Where the cells of a column come from."""
+
+    kind: Literal["categories", "integer", "hierarchy"]
+    from_: Literal["the spec", "a public code list"] = Field(
+        validation_alias="from", serialization_alias="from"
+    )
+    file: Words | None
+    sha256: Sha256 | None
+    nulls: Literal["reject", "other"]
+    invalid: Literal["reject", "other"]
+
+
+class Rule(Section):
+    """A rule."""
+
+    rule: Words
+    severity: Literal["stop", "warn"]
+    judged: Literal["exactly", "a noisy number"]
+    charged: Amount = Field(description="What one unit paid for it.")
+    outside_the_guarantee: Flag
+
+
+class Validation(Section):
+    """What the input was judged by."""
+
+    rules: tuple[Rule, ...]
+    max_rejected: Words
+    max_rejected_charged: Literal["0"]
+
+
+class TunedOn(Section):
+    """A published release by which a spec was tuned."""
+
+    release: Words
+    certificate: Sha256
+
+
+class Tuning(Section):
+    """Which data were used to choose mechanisms and parameters."""
+
+    data: tuple[TunedOn, ...] = Field(
+        description="Published releases by which the spec says it was tuned, each with its certificate."
+    )
+    words: Words
+
+
+class Invariant(Section):
+    """Numbers that are shown exactly."""
+
+    name: Words
+    dimensions: tuple[Words, ...]
+    level: Words | None
+    numbers: Number
+    reason: Words
+    file: Words | None
+    sha256: Sha256 | None
+    compared: Number
+    beyond_chance: Number
+
+
+class Impossible(Section):
+    """Values that cannot occur together: their cells are exactly zero and were not measured."""
+
+    cells: dict[str, Annotated[tuple[Words, ...], Field(min_length=1)]] = Field(
+        description="Column -> the values."
+    )
+    reason: Words = Field(description="Why, as is known without the data.")
+    records: Literal["reject"] | dict[str, Words] = Field(
+        description="What becomes of records that have them: rejected, or counted under another value."
+    )
+
+
+StepName = Literal[
+    "mechanism",
+    "prior",
+    "above",
+    "consistency",
+    "nonnegativity",
+    "rounding",
+    "largest_size",
+    "margins",
+    "quality",
+]
+
+
+class Step(Section):
+    """A step, in its order."""
+
+    step: StepName
+    done: Flag
+    bias: Words = Field(description="What it does to what is published.")
+
+
+class PostProcessing(Section):
+    """What is done after the noise."""
+
+    version: Several = Field(description="Raised whenever the same measurements give other tables.")
+    steps: tuple[Step, ...]
+
 
 CERTIFICATE = "certificate.json"
 FORMAT: Literal[1] = 1
@@ -73,7 +187,7 @@ class OtherFormat(Unreadable):
     """A certificate that another version of the program made."""
 
 
-class Certificate(Said):
+class Certificate(Section):
     """What was published, what it cost, and what a reviewer can check without the data."""
 
     format: Annotated[Literal[1], only(int)] = Field(description="The format of this certificate.")
@@ -137,12 +251,14 @@ class Certificate(Said):
 
     @property
     def public_look_ups(self) -> dict[str, str]:
-        """The digests of public look-ups, by what these go by beside other public files."""
-        return {public_name(each.name): each.sha256 for each in self.lookups if each.sha256 is not None}
+        """The digests of public look-ups, by their names among other public files."""
+        return {
+            public_name(lookup.name): lookup.sha256 for lookup in self.lookups if lookup.sha256 is not None
+        }
 
     @classmethod
     def read(cls, raw: bytes) -> Self:
-        """Read a certificate, whoever may have written it.
+        """Read a certificate, which anybody may have written.
 
         Raises
         ------
@@ -172,17 +288,17 @@ def _field(error: ValidationError) -> str:
     """Return the path of the first field that is wrong, as far as the model names it."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     path = ""
-    for each in first["loc"]:
-        if isinstance(each, str) and not _NAME.fullmatch(each):
+    for part in first["loc"]:
+        if isinstance(part, str) and not _NAME.fullmatch(part):
             break
-        path += f"[{each}]" if isinstance(each, int) else f".{each}" if path else each
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
     return path
 
 
 REHEARSAL = "rehearsal.json"
 
 
-class MadeUp(Said):
+class MadeUp(Section):
     """The records of a rehearsal."""
 
     records: Annotated[int, Field(gt=0)] = Field(description="How many were made up.")

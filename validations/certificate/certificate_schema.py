@@ -1,4 +1,4 @@
-"""The JSON Schema of certificates, for whoever reads them with other software.
+"""The JSON Schema of certificates, for readers with other software.
 
 ``certificate.schema.json`` in this package is that schema; ``python -m
 tabularium.validations.certificate.certificate_schema`` prints it as the model gives it.
@@ -32,7 +32,7 @@ def schema_text() -> str:
 def _plain(node: Any) -> Any:
     """Take out generated titles and defaults that stand for absence; hold names of maps to their form."""
     if isinstance(node, list):
-        return [_plain(each) for each in node]
+        return [_plain(item) for item in node]
     if not isinstance(node, dict):
         return node
     plain = {

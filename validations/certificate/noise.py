@@ -1,4 +1,4 @@
-"""How the noise was drawn, what each draw cost, and what a release rests on beside its mathematics."""
+"""Noise in a certificate: how it was drawn, what each draw cost, and what else the guarantee rests on."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tabularium.validations.certificate.value_kinds import (
     NotNegative,
     Number,
     Ratio,
-    Said,
     Scale,
+    Section,
     Several,
     Sha256,
     Sometimes,
-    Whole,
+    WholeNumber,
     Words,
     only,
 )
@@ -38,7 +38,7 @@ Sampler = Literal[
 """What a release is drawn with: exact samplers, and no continuous noise, which others' releases may have."""
 
 
-class Draw(Said):
+class Draw(Section):
     """One draw, or one vector of draws, of the noise channel."""
 
     primitive: Sampler
@@ -80,7 +80,7 @@ class Draw(Said):
         )
 
 
-class Draws(Said):
+class Draws(Section):
     """Draws that are alike."""
 
     noise: Sampler
@@ -96,7 +96,7 @@ class Draws(Said):
     numbers: Number = Field(description="How many numbers or candidates in all.")
 
 
-class Measured(Said):
+class Measured(Section):
     """One measurement."""
 
     name: Words
@@ -109,14 +109,14 @@ class Measured(Said):
     draws: tuple[Draws, ...]
 
 
-class Measurements(Said):
+class Measurements(Section):
     """The noisy measurements."""
 
     digest: Sha256 = Field(description="Of what the agency keeps.")
     withheld: Words | None = Field(description="Why they are not published; null where they are.")
 
 
-class Replayed(Said):
+class Replayed(Section):
     """Pairs of neighbours under the same forced outputs."""
 
     pairs: Several
@@ -124,8 +124,8 @@ class Replayed(Said):
     worst_pair: NotNegative = Field(description="The same of the worst pair that is known.")
 
 
-class ShownByRuns(Said):
-    """What outputs alone give away."""
+class ShownByRuns(Section):
+    """What the outputs show by themselves."""
 
     runs: Several
     budget: Amount
@@ -135,7 +135,7 @@ class ShownByRuns(Said):
     false_alarm: NotNegative
 
 
-class Audit(Said):
+class Audit(Section):
     """What the last recorded audit of the mechanism found."""
 
     date: Date = Field(description="When.")
@@ -145,10 +145,10 @@ class Audit(Said):
     shown: ShownByRuns
 
 
-class Tally(Said):
+class Tally(Section):
     """A noisy number."""
 
-    number: Whole
+    number: WholeNumber
     broken: Sometimes[tuple[Words, ...]] = Field(default=None, description="Which rules it broke.")
     of: Words
     counts: Literal["units", "records"]
@@ -157,7 +157,7 @@ class Tally(Said):
     margin: Number | None
 
 
-class Randomness(Said):
+class Randomness(Section):
     """Where random bits come from."""
 
     generator: Words
@@ -168,14 +168,14 @@ class Randomness(Said):
     samplers: tuple[Sampler, ...]
 
 
-class SideChannel(Said):
+class SideChannel(Section):
     """A side channel."""
 
     channel: Words
     considered: Words
 
 
-class Security(Said):
+class Security(Section):
     """Who could read confidential data, and what is kept."""
 
     workspace_mode: Literal["0700"]
@@ -183,14 +183,14 @@ class Security(Said):
     words: tuple[Words, ...] = Field(description="What it means, in words.")
 
 
-class Packages(Said):
+class Packages(Section):
     """All installed packages."""
 
     digest: Sha256 = Field(description="Over lines name==version, sorted.")
     number: Several
 
 
-class Code(Said):
+class Code(Section):
     """What ran."""
 
     digest: Sha256 = Field(

@@ -1,4 +1,4 @@
-"""What is promised, what is outside of it, who allowed it, and what it cost."""
+"""Promise and cost in a certificate: the guarantee, what is outside of it, approvals and charges."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tabularium.validations.certificate.value_kinds import (
     OwnId,
     Relation,
     ReleaseId,
-    Said,
+    Section,
     Several,
     Sha256,
     Sometimes,
     Time,
     Words,
 )
-from tabularium.validations.spec.exact_facts import Kind
+from tabularium.validations.release_spec.exact_facts import Kind
 
 
-class Fact(Said):
+class Fact(Section):
     """An exact fact for which no budget pays."""
 
     kind: Kind
@@ -35,14 +35,14 @@ class Fact(Said):
     what: Words
 
 
-class AtDelta(Said):
+class AtDelta(Section):
     """What ρ gives as (ε, δ)."""
 
     epsilon: NotNegative = Field(description="A float, rounded to the safe side.")
     delta: Amount = Field(description="Exact.")
 
 
-class Unit(Said):
+class Unit(Section):
     """Who is protected."""
 
     entity: Line
@@ -52,7 +52,7 @@ class Unit(Said):
     )
 
 
-class Conversion(Said):
+class Conversion(Section):
     """How ε, δ and ρ follow from one another."""
 
     exact: Literal["epsilon", "rho"]
@@ -62,7 +62,7 @@ class Conversion(Said):
     words: Words
 
 
-class Neighbours(Said):
+class Neighbours(Section):
     """Which inputs are compared, once the exact facts are known."""
 
     fixed: Literal[None, "total", "marginals"] = Field(description="What the facts fix.")
@@ -73,7 +73,7 @@ class Neighbours(Said):
     epsilon_delta: Sometimes[tuple[AtDelta, ...]] = None
 
 
-class Privacy(Said):
+class Privacy(Section):
     """Whose protection is promised, against what change, at what price."""
 
     definition: Definition
@@ -103,12 +103,12 @@ class Privacy(Said):
     @property
     def loss(self) -> Fraction:
         """What one unit may lose: ε under pure, ρ under zcdp."""
-        found = self.epsilon if self.definition == "pure" else self.rho
-        assert found is not None  # noqa: S101 - the validator has looked
-        return found
+        amount = self.epsilon if self.definition == "pure" else self.rho
+        assert amount is not None  # noqa: S101 - the validator has looked
+        return amount
 
 
-class Approved(Said):
+class Approved(Section):
     """The approval."""
 
     key: Words = Field(description="The name of the officer's key.")
@@ -117,7 +117,7 @@ class Approved(Said):
     at_most: Amount | None = Field(description="The most that one charge may cost; null for any.")
 
 
-class Approval(Said):
+class Approval(Section):
     """Who had approved the spec when it was charged."""
 
     needed: Flag = Field(description="Whether the account asked for it.")
@@ -132,7 +132,7 @@ class Approval(Said):
     )
 
 
-class Reserved(Said):
+class Reserved(Section):
     """This charge."""
 
     entry: Several = Field(description="The ledger's entry that reserved it.")
@@ -142,7 +142,7 @@ class Reserved(Said):
     left_after: Amount
 
 
-class Cumulative(Said):
+class Cumulative(Section):
     """The loss of the account so far."""
 
     used: Amount = Field(description="The plain sum of all charges that count, this one included, exact.")
@@ -150,7 +150,7 @@ class Cumulative(Said):
     releases_before: Number = Field(description="How many releases of it were published before.")
 
 
-class Account(Said):
+class Account(Section):
     """The account that paid, as it stood when the charge was reserved."""
 
     name: Line
@@ -167,7 +167,7 @@ class Account(Said):
     words: tuple[Words, ...] = Field(description="What it means, in words.")
 
 
-class BudgetPart(Said):
+class BudgetPart(Section):
     """A part of the budget."""
 
     kind: Literal["tally", "table", "measure", "histogram"]
@@ -179,7 +179,7 @@ class BudgetPart(Said):
     of_it_for_margins: Amount = Field(description="The part of it that measures the error.")
 
 
-class Parallel(Said):
+class Parallel(Section):
     """Draws in scopes of disjoint cells."""
 
     measurement: Words
@@ -187,7 +187,7 @@ class Parallel(Said):
     branches: Several
 
 
-class Composition(Said):
+class Composition(Section):
     """By which rules losses are added up."""
 
     rule: Literal["sequential"]
@@ -199,7 +199,7 @@ class Composition(Said):
     words: tuple[Words, ...] = Field(description="What it means, in words.")
 
 
-class RestsOn(Said):
+class RestsOn(Section):
     """The earlier release whose measurements these are."""
 
     release_id: OwnId = Field(description="The release that was measured and paid for.")
@@ -207,7 +207,7 @@ class RestsOn(Said):
     amount: Amount = Field(description="What its main charge was, for one unit.")
 
 
-class TallyCharge(Said):
+class TallyCharge(Section):
     """A charge for tallies."""
 
     number: Number
@@ -216,7 +216,7 @@ class TallyCharge(Said):
     attempts: Several
 
 
-class Withheld(Said):
+class Withheld(Section):
     """A draft of the account that an officer withheld."""
 
     release_id: ReleaseId
@@ -227,7 +227,7 @@ class Withheld(Said):
     consulted: Flag = Field(description="Whether confidential figures were consulted.")
 
 
-class Head(Said):
+class Head(Section):
     """The newest entry, by which an old copy of the ledger is recognised."""
 
     seq: Several
@@ -236,7 +236,7 @@ class Head(Said):
     mac: Sha256 = Field(description="The agency's mark that it is genuine.")
 
 
-class Charge(Said):
+class Charge(Section):
     """The charge, and the newest entry of the ledger."""
 
     account: Line

@@ -1,4 +1,4 @@
-"""What is said of each table: its size, its total, and how its margins of error are known."""
+"""Tables in a certificate: size, total, and how the margins of error are known."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tabularium.validations.certificate.value_kinds import (
     OwnId,
     Portion,
     Real,
-    Said,
+    Section,
     Several,
     Sha256,
     Sometimes,
-    Whole,
+    WholeNumber,
     Words,
 )
-from tabularium.validations.spec.measures.kinds import KEYS
+from tabularium.validations.release_spec.measures.kinds import KEYS
 
 Method = Literal["exact", "simulated", "inverted", "beside", "prior", "above", "risk", "measured", "unknown"]
 """How margins are known; a histogram has none."""
 
 
-class FailedCheck(Said):
+class FailedCheck(Section):
     """Cells that fail a check."""
 
     check: Words = Field(description="What is wrong with them.")
@@ -37,7 +37,7 @@ class FailedCheck(Said):
     )
 
 
-class ShownCells(Said):
+class ShownCells(Section):
     """Which cells of a mean or rate are shown, and what holds for them."""
 
     level: Sometimes[str] = Field(default=None, description="Of the hierarchy.")
@@ -54,15 +54,15 @@ class ShownCells(Said):
     )
 
 
-class SimulatedReleases(Said):
+class SimulatedReleases(Section):
     """How many releases were simulated."""
 
     for_margins: Number
     for_checking: Number
 
 
-class Sampled(Said):
-    """Of large tables every simulated release had a part, other families of the hierarchy each time."""
+class Sampled(Section):
+    """For large tables, every simulated release had a sample of the families of the hierarchy."""
 
     part_of_cells: Annotated[float, Field(strict=True, gt=0, le=1)] = Field(
         description="The part of all cells, on average."
@@ -72,7 +72,7 @@ class Sampled(Said):
     )
 
 
-class Checked(Said):
+class Checked(Section):
     """Over all cells of the checking releases."""
 
     held: Real
@@ -80,7 +80,7 @@ class Checked(Said):
     root_mean_squared_error: Real
 
 
-class Errors(Said):
+class Errors(Section):
     """Errors of simulated releases, in cells of like published size."""
 
     level: Sometimes[Words] = Field(default=None, description="Of the hierarchy.")
@@ -96,7 +96,7 @@ class Errors(Said):
     )
 
 
-class Margins(Said):
+class Margins(Section):
     """How its margins are known."""
 
     method: Method | Literal["none"]
@@ -124,7 +124,7 @@ class Margins(Said):
     )
 
 
-class Group(Said):
+class Group(Section):
     """The bounds of a group."""
 
     group: Words = Field(description="The value of the dimension.")
@@ -135,7 +135,7 @@ class Group(Said):
     largest_change_by_one_record: Words = Field(description="In steps, of the numbers of this group.")
 
 
-class Measure(Said):
+class Measure(Section):
     """A measure of a table."""
 
     kind: Annotated[Words, WithJsonSchema({"enum": list(KEYS), "type": "string"})] = Field(
@@ -183,14 +183,14 @@ class Measure(Said):
     failed_checks: tuple[FailedCheck, ...] = Field(description="Numbers that fail a check, check by check.")
 
 
-class ShownChange(Said):
+class ShownChange(Section):
     """What becomes of a change."""
 
     change: Several
     shown: Real
 
 
-class Prior(Said):
+class Prior(Section):
     """The earlier release towards whose counts these were drawn, and what became of changes."""
 
     release: OwnId = Field(description="Its id.")
@@ -206,14 +206,14 @@ class Prior(Said):
     )
 
 
-class ShownDifference(Said):
+class ShownDifference(Section):
     """What becomes of a difference."""
 
     difference: Several
     shown: Real
 
 
-class Above(Said):
+class Above(Section):
     """What of the level above the counts were drawn towards, and what became of differences from it."""
 
     level: Words = Field(description="The measured level above the finest.")
@@ -225,11 +225,11 @@ class Above(Said):
     )
 
 
-class Table(Said):
+class Table(Section):
     """A table or a histogram."""
 
     rows: Number = Field(description="Rows of its files.")
-    total: Whole = Field(description="The published total.")
+    total: WholeNumber = Field(description="The published total.")
     counted: Words = Field(description="What a total counts.")
     mechanism: Words = Field(description="The mechanism.")
     impossible: Sometimes[Several] = Field(

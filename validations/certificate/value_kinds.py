@@ -35,7 +35,7 @@ _AMOUNT = r"^(0|[1-9][0-9]{0,99})(/[1-9][0-9]{0,99})?$"
 _RATIO = r"^(0|[1-9][0-9]*)/[1-9][0-9]*$"
 
 
-class Said(BaseModel):
+class Section(BaseModel):
     """A part of a certificate. What is absent is not written; see :data:`Sometimes`."""
 
     model_config = ConfigDict(
@@ -47,16 +47,16 @@ class Said(BaseModel):
         return self.model_dump(mode="json", by_alias=True)
 
     @model_serializer(mode="wrap")
-    def _as_it_was_said(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = written(self)
-        if len(found) != len(self.model_fields_set):
+    def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = written(self)
+        if len(document) != len(self.model_fields_set):
             for name in type(self).model_fields.keys() - self.model_fields_set:
-                del found[name]
-        return found
+                del document[name]
+        return document
 
 
 class _NeverNull:
-    """Of a field that may be absent: null is something else."""
+    """For a field that may be absent: null is something else."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(_not_null, handler(source))
@@ -64,8 +64,8 @@ class _NeverNull:
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        found = handler(core)
-        options = [each for each in found["anyOf"] if each != {"type": "null"}]
+        schema = handler(core)
+        options = [option for option in schema["anyOf"] if option != {"type": "null"}]
         return options[0] if len(options) == 1 else {"anyOf": options}
 
 
@@ -147,7 +147,7 @@ Line = Annotated[str, Field(min_length=1), AfterValidator(_line)]
 """One line, as the ledger keeps them."""
 
 Flag = Annotated[bool, Field(strict=True)]
-Whole = Annotated[int, Field(strict=True)]
+WholeNumber = Annotated[int, Field(strict=True)]
 Number = Annotated[int, Field(strict=True, ge=0)]
 """How many, which may be none."""
 Several = Annotated[int, Field(strict=True, ge=1)]

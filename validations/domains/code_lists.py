@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.validations.public_files import MIB, read_text
-from tabularium.validations.spec.problems import Problem, choose, listed, nearest, quoted, shown
+from tabularium.validations.release_spec.problems import Problem, choose, listed, nearest, quoted, shown
 
 SIZE_LIMIT = 256 * MIB
 CODE_LIMIT = 5_000_000
@@ -49,7 +49,7 @@ class CodeList:
     digest
         SHA-256 of the list as it is published (:func:`published_text`), hexadecimal.
     languages
-        Of the label of each node, empty where it is that of the release; () where all are.
+        Language of the label of each node, empty where it is the release's; () where all are.
     """
 
     codes: tuple[str, ...]
@@ -101,14 +101,14 @@ def read_code_list(
             None, "parent", f"the tree has more than {LEVEL_LIMIT} levels", "shorten the chains of parents"
         )
         return None, rows.problems
-    place = np.empty(len(order) + 1, np.int64)
-    place[order] = np.arange(len(order))
-    place[-1] = -1  # what the parent of a root, -1, points at
+    ranks = np.empty(len(order) + 1, np.int64)
+    ranks[order] = np.arange(len(order))
+    ranks[-1] = -1  # what the parent of a root, -1, points at
     return (
         CodeList(
             tuple(rows.codes[i] for i in order.tolist()),
             tuple(rows.labels[i] or rows.codes[i] for i in order.tolist()),
-            place[parents[order]],
+            ranks[parents[order]],
             depth,
             hashlib.sha256(_canonical(rows)).hexdigest(),
             tuple(rows.languages[i] for i in order.tolist()) if any(rows.languages) else (),
@@ -142,19 +142,19 @@ def _read(path: Path, language: str, flat: bool) -> Rows:
     """Return the rows of a code list, whatever kind of file it is, and what is wrong with the file."""
     name, wanted = divided(path.name)
     rows = Rows(name)
-    found = read_text(
+    text = read_text(
         path.with_name(name),
         SIZE_LIMIT,
         lambda line, what, hint: rows.add(line, "", what, hint),
         find="check the name, which is relative to the spec file",
         shorten="keep code, label and parent only",
     )
-    if found is None:
+    if text is None:
         return rows
     if wanted is None:
-        read_csv(found[0], rows, CODE_LIMIT, flat=flat)
+        read_csv(text[0], rows, CODE_LIMIT, flat=flat)
     else:
-        read_sdmx(found[0], wanted, rows, language)
+        read_sdmx(text[0], wanted, rows, language)
     if len(rows.codes) > CODE_LIMIT:
         rows.add(None, "code", "the code list has more than 5 000 000 codes", "split it, or leave levels out")
         rows.codes.clear()
@@ -169,16 +169,16 @@ def _check_codes(rows: Rows) -> None:
     # One pass in C over all codes; the slow look at each of them only when there is something to say.
     fine = all(codes) and max(map(len, codes)) <= CODE_LENGTH and "".join(codes).isprintable()
     if not fine or any(map(ne, codes, map(str.strip, codes))):
-        rows.add_each((i for i, code in enumerate(codes) if _bad(code)), "code", lambda i: _say_bad(codes[i]))
+        rows.add_all((i for i, code in enumerate(codes) if _bad(code)), "code", lambda i: _say_bad(codes[i]))
     if not "".join(rows.labels).isprintable():
-        rows.add_each(
+        rows.add_all(
             (i for i, label in enumerate(rows.labels) if not label.isprintable()),
             "label",
             lambda _: ("the label has a control character or a line break in it", "remove it"),
         )
     first = dict(zip(reversed(codes), range(len(codes) - 1, -1, -1), strict=True))
     if len(first) < len(codes):
-        rows.add_each(
+        rows.add_all(
             (i for i, code in enumerate(codes) if code and first[code] != i),
             "code",
             lambda i: (
@@ -211,7 +211,7 @@ def _parent_rows(rows: Rows) -> Indices:
     """Return the row of each parent, -1 for a root; a parent that is not there is a problem, and a root."""
     index = dict(zip(rows.codes, range(len(rows.codes)), strict=True))
     index[""] = -1
-    found = np.fromiter(map(index.get, rows.parents, repeat(-2)), np.int64, len(rows.parents))
+    parents = np.fromiter(map(index.get, rows.parents, repeat(-2)), np.int64, len(rows.parents))
 
     def say(row: int) -> tuple[str, str]:
         parent = rows.parents[row]
@@ -223,8 +223,8 @@ def _parent_rows(rows: Rows) -> Indices:
         )
         return f"the parent {quoted(parent)} of {quoted(rows.codes[row])} is not a code of this list", guess
 
-    rows.add_each(np.flatnonzero(found == -2).tolist(), "parent", say)
-    return np.maximum(found, -1)
+    rows.add_all(np.flatnonzero(parents == -2).tolist(), "parent", say)
+    return np.maximum(parents, -1)
 
 
 def _check_cycles(parents: Indices, rows: Rows) -> None:
@@ -258,7 +258,7 @@ def _check_cycles(parents: Indices, rows: Rows) -> None:
             "give one an empty parent",
         )
 
-    rows.add_each(starts, "parent", say)
+    rows.add_all(starts, "parent", say)
 
 
 def breadth_first(parents: Indices) -> tuple[Indices, Indices]:
@@ -359,13 +359,13 @@ def _places(text: str) -> tuple[list[int], list[int]]:
     """Return the lines where whole rows end, and those of rows that are not as wide as the header."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     width = len(next(reader))
-    whole, torn = [], []
+    parts, torn = [], []
     for row in reader:
         if len(row) == width:
-            whole.append(reader.line_num)
+            parts.append(reader.line_num)
         elif row:
             torn.append(reader.line_num)
-    return whole, torn
+    return parts, torn
 
 
 SHOWN = 10  # problems of one kind that are listed for one file
@@ -377,10 +377,8 @@ class Rows:
 
     Attributes
     ----------
-    file
-        Name of the file, for messages.
     languages
-        Of each label, where it is not that of the release, otherwise empty; none where all labels are in it.
+        Language of each label, empty where it is the release's; none where all are.
     lines
         Returns the line where each row is; called when there is something to say. None where the file has
         no lines that tell anything.
@@ -405,7 +403,7 @@ class Rows:
         """Note a problem."""
         self.problems.append(Problem(line, column, what, hint, self.file))
 
-    def add_each(self, rows: Iterable[int], column: str, say: Callable[[int], tuple[str, str]]) -> None:
+    def add_all(self, rows: Iterable[int], column: str, say: Callable[[int], tuple[str, str]]) -> None:
         """Note a problem for each of ``rows``, up to a limit."""
         for count, row in enumerate(rows):
             if count == SHOWN:
@@ -430,15 +428,15 @@ _ENGLISH = "en"
 
 def divided(name: str) -> tuple[str, str | None]:
     """Return the file of a code list, and which list in it is meant: None for a CSV, which is one."""
-    found = _FILE.fullmatch(name)
-    return (name, None) if found is None else (found["file"], found["wanted"] or "")
+    match = _FILE.fullmatch(name)
+    return (name, None) if match is None else (match["file"], match["wanted"] or "")
 
 
 def published_name(name: str) -> str:
     """Return the name under which a code list is published: always a CSV, without its folder."""
     file, wanted = divided(Path(name).name)
-    found = _WANTED.fullmatch(wanted or "")
-    return file if found is None else f"{found['id']}.csv"
+    match = _WANTED.fullmatch(wanted or "")
+    return file if match is None else f"{match['id']}.csv"
 
 
 @dataclass
@@ -481,7 +479,7 @@ def _data_message(line: int | None) -> _NotSdmxError:
 def read_sdmx(text: str, wanted: str, rows: Rows, language: str) -> None:
     """Find the code list ``wanted`` in a structure message; that there is not exactly one is a problem.
 
-    Of labels in several languages those in ``language`` are taken, or else in English, or the first.
+    From labels in several languages, those in ``language`` are taken, or else English, or the first.
     """
     match = _WANTED.fullmatch(wanted)
     parts = () if match is None else tuple(match.group("agency", "id", "version"))
@@ -491,23 +489,23 @@ def read_sdmx(text: str, wanted: str, rows: Rows, language: str) -> None:
     except _NotSdmxError as error:
         rows.add(error.line, "", error.what, error.hint)
         return
-    found = [each for each in lists if _fits(each.names, parts)]
-    ids = [each.names[1] for each in lists]
+    fitting = [one_list for one_list in lists if _fits(one_list.names, parts)]
+    ids = [one_list.names[1] for one_list in lists]
     if not lists:
         rows.add(None, "", "there is no code list in this message", "ask for the structure with its lists")
     elif not wanted:
         hint = f"write {rows.file}# and one of them: {listed(ids)}"
         rows.add(None, "", "the spec does not say which code list of this file is meant", hint)
-    elif not found:
+    elif not fitting:
         rows.add(None, "", f"there is no code list {quoted(wanted)} here", choose(wanted, ids, "code lists"))
-    elif len(found) > 1:
-        hint = f"write one of them: {listed(each.full for each in found)}"
+    elif len(fitting) > 1:
+        hint = f"write one of them: {listed(candidate.full for candidate in fitting)}"
         rows.add(None, "", f"several code lists here are called {quoted(wanted)}", hint)
-    elif found[0].extends:
+    elif fitting[0].extends:
         hint = "have the agency's registry write it with all its codes"
         rows.add(None, "", "the code list takes codes from another one, which is not here", hint)
     else:
-        one = found[0]
+        one = fitting[0]
         rows.codes, rows.labels, rows.parents = one.codes, one.labels, one.parents
         rows.languages = one.languages if any(one.languages) else []
         rows.lines = (lambda: one.lines) if one.lines else None
@@ -649,18 +647,18 @@ def _from_json(text: str, parts: tuple[str | None, ...], language: str) -> list[
 def _holds_data(message: Any) -> bool:
     """Tell whether a message of SDMX-JSON 1.0 or 2.0, or one of 1.0's first drafts, holds data."""
     inner = message.get("data") if isinstance(message, dict) else None
-    return any("dataSets" in each for each in (message, inner) if isinstance(each, dict))
+    return any("dataSets" in part for part in (message, inner) if isinstance(part, dict))
 
 
 def _lists(
     lists: Iterable[dict[str, Any]], parts: tuple[str | None, ...], language: str, written: str
 ) -> Iterator[_List]:
     """Yield the lists; ``written`` is the language of names without one."""
-    for each in lists:
-        names = (str(each["agencyID"]), str(each["id"]), str(each.get("version", "1.0")))
-        found = _List(names, extends=bool(each.get("codelistExtensions")))
-        for code in each.get("codes", ()) if _fits(names, parts) else ():
-            found.codes.append(str(code["id"]))
-            found.parents.append(str(code.get("parent") or ""))
-            found.take({written: str(code.get("name") or ""), **code.get("names", {})}, language)
-        yield found
+    for entry in lists:
+        names = (str(entry["agencyID"]), str(entry["id"]), str(entry.get("version", "1.0")))
+        code_list = _List(names, extends=bool(entry.get("codelistExtensions")))
+        for code in entry.get("codes", ()) if _fits(names, parts) else ():
+            code_list.codes.append(str(code["id"]))
+            code_list.parents.append(str(code.get("parent") or ""))
+            code_list.take({written: str(code.get("name") or ""), **code.get("names", {})}, language)
+        yield code_list

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.queries import Attribute, TreeAttribute
-from tabularium.validations.spec.problems import quoted
+from tabularium.validations.release_spec.problems import quoted
 
 Treatment = Literal["reject", "other"]
 
@@ -34,7 +34,7 @@ class CategoryDomain:
     nulls: Treatment = "reject"
     invalid: Treatment = "reject"
     other: str | None = None  # one of ``codes``: where nulls or invalid values go
-    languages: tuple[str, ...] = ()  # of each label, empty where it is that of the release; () where all are
+    languages: tuple[str, ...] = ()  # of each label, empty where it is the release's; () where all are
 
     @property
     def size(self) -> int:
@@ -46,7 +46,7 @@ class CategoryDomain:
 class NumberDomain:
     """Numbers cut into bins, counted in steps: bin i holds ``edges[i] <= step < edges[i + 1]``.
 
-    Of whole numbers a step is 1. Of decimals there are two steps for each 10^-digits: an even one is a number
+    For whole numbers a step is 1. Decimals have two steps for each 10^-digits: an even one is a number
     of so many digits, and an odd one is all that lies between two of these. So every comparison with an edge
     is one of whole numbers, and exact; the last edge is the step after the largest value.
 
@@ -126,7 +126,7 @@ class HierarchyDomain:
     nulls: Treatment = "reject"
     invalid: Treatment = "reject"
     other: str | None = None  # code of a leaf
-    languages: tuple[str, ...] = ()  # of each label, empty where it is that of the release; () where all are
+    languages: tuple[str, ...] = ()  # of each label, empty where it is the release's; () where all are
 
     @cached_property
     def leaves(self) -> NDArray[np.int64]:
@@ -208,8 +208,6 @@ def positions(domain: HierarchyDomain, nodes: NDArray[np.int64], level: str) -> 
 
     Parameters
     ----------
-    domain
-        The code list.
     nodes
         (m,) node indices, each in or below the cut.
     level
@@ -279,18 +277,18 @@ def total_notes(domains: Mapping[str, Domain]) -> list[str]:
 
     ``T`` alone is none: in NACE and ISIC it is a section.
     """
-    said = []
+    notes = []
     for name, domain in domains.items():
         if isinstance(domain, NumberDomain) or domain.size == 1:
             continue
         pairs = zip(domain.codes, domain.labels, strict=True)
         code = next((code for code, label in pairs if _is_total(code, label)), None)
         if code is not None:
-            said.append(
+            notes.append(
                 f"column {name}: the code {quoted(code)} seems to be the total of the others, and counts as "
                 "a category beside them; leave it out, or make it their parent"
             )
-    return said
+    return notes
 
 
 def _is_total(code: str, label: str) -> bool:

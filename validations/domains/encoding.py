@@ -69,12 +69,12 @@ def coded_names(domains: Mapping[str, Domain]) -> dict[str, CodedNames]:
     """Return the names that :func:`coded` gives; positions, since column names may hold anything."""
     return {
         name: CodedNames(
-            f"code{place}",
-            f"null{place}",
-            f"invalid{place}",
-            f"value{place}" if isinstance(domain, NumberDomain) else None,
+            f"code{index}",
+            f"null{index}",
+            f"invalid{index}",
+            f"value{index}" if isinstance(domain, NumberDomain) else None,
         )
-        for place, (name, domain) in enumerate(domains.items())
+        for index, (name, domain) in enumerate(domains.items())
     }
 
 
@@ -88,8 +88,6 @@ def coded(
 
     Parameters
     ----------
-    table
-        Ibis table with the raw columns.
     raw
         Declared column -> its name in ``table``.
     domains
@@ -100,19 +98,19 @@ def coded(
     Ibis table: the columns of ``table`` and those of :func:`coded_names`
     """
     names = coded_names(domains)
-    own = {name: domain for name, domain in domains.items() if wanted is None or name in wanted}
-    lookups = {name: domain for name, domain in own.items() if _needs_lookup(domain)}
+    chosen = {name: domain for name, domain in domains.items() if wanted is None or name in wanted}
+    lookups = {name: domain for name, domain in chosen.items() if _needs_lookup(domain)}
     for name, domain in lookups.items():
         table = _with_lookup(table, raw[name], domain, names[name].code)
     # Apart from what is made of them below: then an engine reads each text by pattern once.
     values = {
         names[name].value or "": as_steps(table[raw[name]], domain)
-        for name, domain in own.items()
+        for name, domain in chosen.items()
         if isinstance(domain, NumberDomain)
     }
     table = table.mutate(**values) if values else table
     added: dict[str, Any] = {}
-    for name, domain in own.items():
+    for name, domain in chosen.items():
         known = table[names[name].code] if name in lookups else None
         value = None if names[name].value is None else table[names[name].value]
         added |= _columns(table[raw[name]], value, known, domain, names[name])
@@ -152,11 +150,11 @@ def as_text(column: Any) -> Any:
     if kind.is_string():
         return column
     if kind.is_floating() or kind.is_decimal():
-        return as_whole(column).cast("string")
+        return as_integer(column).cast("string")
     return column.cast("string")
 
 
-def as_whole(column: Any) -> Any:
+def as_integer(column: Any) -> Any:
     """Return a raw column as 64-bit whole numbers; null where it is not one."""
     kind = column.type()
     if kind.is_string():
@@ -174,7 +172,7 @@ def as_whole(column: Any) -> Any:
 def as_steps(column: Any, domain: NumberDomain) -> Any:
     """Return a raw column as the steps of a domain, in 64 bits; null where it is no number, or a huge one."""
     if domain.digits is None and not domain.floor:
-        return as_whole(column)
+        return as_integer(column)
     kind, digits = column.type(), domain.digits or 0
     if kind.is_floating():
         steps = _steps_of_doubles(column, digits)
@@ -196,10 +194,10 @@ def _steps_of_text(text: Any, digits: int) -> Any:
     )
     written = before.concat(after)
     moved = ibis.coalesce(exponent.nullif("").cast("int64"), 0)
-    place = (before.length().cast("int64") + moved + digits + len(_ZEROS)).cast("int32")
+    split = (before.length().cast("int64") + moved + digits + len(_ZEROS)).cast("int32")
     padded = ibis.literal(_ZEROS).concat(written, _ZEROS)
-    whole = padded.substr(0, place).re_extract(_SIGNIFICANT, 1).nullif("").cast("int64")
-    steps = 2 * whole + ibis.ifelse(padded.substr(place).re_search("[1-9]"), 1, 0)
+    integer = padded.substr(0, split).re_extract(_SIGNIFICANT, 1).nullif("").cast("int64")
+    steps = 2 * integer + ibis.ifelse(padded.substr(split).re_search("[1-9]"), 1, 0)
     return _where(written != "", ibis.ifelse(sign == "-", -steps, steps))
 
 
@@ -216,9 +214,9 @@ def _steps_of_doubles(column: Any, digits: int) -> Any:
         return exact.cast("float32") if single else exact
 
     near = _where(column.cast("float64").abs() <= _EXACT / 4 / scale, column)
-    place = (near.cast("float64") * scale).cast("int64")  # rounded one way or the other: at most 1 away
-    place = place + ibis.ifelse(number(place + 1) <= near, 1, 0) - ibis.ifelse(number(place) > near, 1, 0)
-    return 2 * place + ibis.ifelse(number(place) == near, 0, 1)
+    scaled = (near.cast("float64") * scale).cast("int64")  # rounded one way or the other: at most 1 away
+    scaled = scaled + ibis.ifelse(number(scaled + 1) <= near, 1, 0) - ibis.ifelse(number(scaled) > near, 1, 0)
+    return 2 * scaled + ibis.ifelse(number(scaled) == near, 0, 1)
 
 
 def _needs_lookup(domain: Domain) -> bool:
@@ -243,7 +241,7 @@ def _columns(raw: Any, value: Any, known: Any, domain: Domain, names: CodedNames
         other = domain.bins
     else:
         if known is None:
-            pairs = [(text, place) for place, text in enumerate(domain.codes)]
+            pairs = [(text, index) for index, text in enumerate(domain.codes)]
             known = as_text(raw).cases(*pairs).cast("int32")
         other = domain.codes.index(domain.other) if domain.other is not None else -1
     added[names.invalid] = known.isnull() & ~null
@@ -263,10 +261,10 @@ def _bin(value: Any, domain: NumberDomain) -> Any:
     inside = (value >= edges[0]) & (value < edges[-1])
     if _regular(edges):
         shifted, width = value - edges[0], edges[1] - edges[0]
-        place = shifted if width == 1 else shifted // width
+        bin_number = shifted if width == 1 else shifted // width
     else:
-        place = _search(value, edges, 0, domain.bins)
-    return _where(inside, place).cast("int32")
+        bin_number = _search(value, edges, 0, domain.bins)
+    return _where(inside, bin_number).cast("int32")
 
 
 def _regular(edges: Sequence[int]) -> bool:
@@ -290,8 +288,8 @@ def _where(condition: Any, value: Any) -> Any:
     return ibis.ifelse(condition, value, ibis.null(value.type()))
 
 
-# A number has as many digits as it likes. What a double could not hold is told by its digits alone: numbers
-# of more than 150 digits before the point, or whose exponent has three digits or more, are as good as
+# A number has as many digits as it likes. What a double could not hold is recognised by its digits only:
+# numbers of more than 150 digits before the point, or whose exponent has three digits or more, are as good as
 # infinite, or zero; so whatever is cast is within the reach of a double.
 
 FAR = 1e300
@@ -324,7 +322,7 @@ class Separators:
         return self == Separators()
 
     def plain(self, text: Any) -> Any:
-        """Return text in which numbers stand as 1234.5; null stays null, and the rest reads as no number.
+        """Return text with numbers written as 1234.5; null stays null, and the rest reads as no number.
 
         Thousands stand in groups of three before the decimals, everywhere or not at all, and the first group
         does not begin with a zero.
@@ -358,7 +356,7 @@ def as_number(column: Any) -> Any:
 
 
 def number_column(raw: str) -> str:
-    """Return the name of the column in which a raw column was read as numbers already, where it was."""
+    """Return the name of the column that already holds a raw column as numbers, if there is one."""
     return f"{raw}_number"
 
 
@@ -368,7 +366,7 @@ def plain_column(raw: str) -> str:
 
 
 def plain_name(table: Any, raw: str) -> str:
-    """Return the name of the column of a table in which the numbers of a raw column are read."""
+    """Return the name of the column for the numbers of a raw column."""
     name = plain_column(raw)
     return name if name in table.columns else raw
 
@@ -380,7 +378,7 @@ def number_of(table: Any, raw: str) -> Any:
 
 
 def of_group(group: Any | None, bounds: Sequence[int], kind: str) -> Any:
-    """Return the bound of each record: that of its group, a code from 0 on, or the one of all."""
+    """Return the bound of each record: of its group, a code from 0 on, or the one of all."""
     if group is None:
         return ibis.literal(bounds[0], type=kind)
     *named, last = (ibis.literal(bound, type=kind) for bound in bounds)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut
 from tabularium.validations.public_files import MIB, read_text
-from tabularium.validations.spec.problems import Problem, choose, listed, quoted
+from tabularium.validations.release_spec.problems import Problem, choose, listed, quoted
 
 SIZE_LIMIT = 64 * MIB
 LARGEST = 2**40  # the largest count that is published
@@ -84,16 +84,16 @@ def read_numbers(
     its line.
     """
     reading = _Reading(path.name)
-    found = read_text(
+    contents = read_text(
         path,
         SIZE_LIMIT,
         lambda line, what, hint: reading.add(line, "", what, hint),
         find="check its name, which is relative to the spec file",
         shorten="keep the dimensions and count only",
     )
-    if found is None:
+    if contents is None:
         return None, "", reading.problems
-    text, digest = found
+    text, digest = contents
     return _numbers(text, axes, reading), digest, reading.problems
 
 
@@ -135,7 +135,7 @@ def _fill(
     values: NDArray[np.int64],
     reading: _Reading,
 ) -> None:
-    places = {name: {code: place for place, code in enumerate(codes)} for name, codes in axes.items()}
+    places = {name: {code: index for index, code in enumerate(codes)} for name, codes in axes.items()}
     columns = {name: header.index(name) for name in (*axes, _COUNT)}
     for line, row in enumerate(rows, start=2):
         if not row:
@@ -146,12 +146,12 @@ def _fill(
         cell: int | None = 0
         for name, codes in axes.items():
             code = row[columns[name]]
-            place = places[name].get(code)
-            if place is None:
+            at = places[name].get(code)
+            if at is None:
                 reading.add(
                     line, name, f"{quoted(code)} is not one of the codes", choose(code, codes, "codes")
                 )
-            cell = None if place is None or cell is None else cell * len(codes) + place
+            cell = None if at is None or cell is None else cell * len(codes) + at
         count = row[columns[_COUNT]].strip()
         good = count.isascii() and count.isdecimal() and int(count[:20]) <= LARGEST and len(count) <= 20
         if not good:
@@ -195,8 +195,6 @@ class PriorTable:
 
     Attributes
     ----------
-    release
-        Its id.
     folder
         Where it lies, or a copy of its certificate and of this file.
     certificate
@@ -214,5 +212,5 @@ class PriorTable:
 
 
 def public_prior(release: str) -> str:
-    """Return what the digest of a release's certificate goes by, beside those of code lists."""
+    """Return the name of the digest of a release's certificate among public files."""
     return f"{FOLDER}.{release}"

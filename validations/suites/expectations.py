@@ -1,4 +1,4 @@
-"""Suites: what must hold of a small table of numbers, judged by Great Expectations, told as pass or fail.
+"""Suites: what must hold of a small table of numbers, judged by Great Expectations as pass or fail.
 
 No record is ever looked at, only numbers that were computed from them in the engine.
 """
@@ -48,8 +48,6 @@ def check_suite(
 
     Parameters
     ----------
-    name
-        Name of the suite.
     numbers
         Column -> one number per row.
     expected

@@ -68,14 +68,14 @@ def run_suite(
 
         frame = pd.DataFrame({column: pd.array(list(values)) for column, values in numbers.items()})
         context = _context(gx)
-        whole = (
+        batch = (
             context.data_sources.add_pandas(name)
             .add_dataframe_asset("metrics")
             .add_batch_definition_whole_dataframe("whole")
         )
         suite = context.suites.add(gx.ExpectationSuite(name, expectations=_expectations(gx, expected)))
         definition = context.validation_definitions.add(
-            gx.ValidationDefinition(name=name, data=whole, suite=suite)
+            gx.ValidationDefinition(name=name, data=batch, suite=suite)
         )
         outcome = definition.run(batch_parameters={"dataframe": frame}, result_format="BOOLEAN_ONLY")
     verdicts: list[bool | None] = [None] * len(expected)
@@ -91,9 +91,9 @@ def run_suite(
 def _expectations(gx: Any, expected: Sequence[Expected]) -> list[Any]:
     kinds = gx.expectations
     made = []
-    for place, item in enumerate(expected):
+    for index, item in enumerate(expected):
         # The place tells equal expectations of two rules apart, and finds the result again.
-        meta = {"rule": item.rule, "place": place, "severity": item.severity}
+        meta = {"rule": item.rule, "place": index, "severity": item.severity}
         if isinstance(item, Bound):
             bounds = {"min_value": item.low, "max_value": item.high}
             made.append(kinds.ExpectColumnValuesToBeBetween(column=item.column, meta=meta, **bounds))

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from tabularium.mechanisms.arrays import strips
 from tabularium.mechanisms.errors import RuleFailed
 from tabularium.mechanisms.inference import Hierarchy
-from tabularium.validations.spec.publication import PostProcessing
+from tabularium.validations.release_spec.publication import PostProcessing
 from tabularium.validations.suites.expectations import Bound, Expected, Number, RuleResult, Same, check_suite
 
 Codes = Callable[[int, int], dict[str, str]]
@@ -30,7 +30,7 @@ MOST = 20
 """Cells of one check that are named; the others are counted."""
 
 NO_NUMBER = "no number"
-NOT_WHOLE = "not a whole number"
+NOT_INTEGERS = "not a whole number"
 NEGATIVE = "negative"
 NOT_THE_SUM = "not the sum of its parts"
 NO_MARGIN = "no margin of error"
@@ -74,7 +74,7 @@ def faults_in(table: str, check: str, failing: NDArray[np.bool_], codes: Codes) 
     places = np.flatnonzero(failing)
     if not len(places):
         return []
-    named = tuple(codes(*divmod(int(place), failing.shape[1])) for place in places[:MOST])
+    named = tuple(codes(*divmod(int(index), failing.shape[1])) for index in places[:MOST])
     return [Fault(table, check, named, len(places))]
 
 
@@ -91,8 +91,6 @@ def table_faults(
 
     Parameters
     ----------
-    table
-        Its name.
     parents
         (nodes,) parent of each node, -1 for a root.
     values
@@ -104,16 +102,16 @@ def table_faults(
     margins
         (nodes, cells) half-widths, infinite where there is none; not checked if None.
     """
-    found = failing_cells(parents, values, promised)
+    failing = failing_cells(parents, values, promised)
     if margins is not None:
-        found = chain(found, _without_margin(margins))
+        failing = chain(failing, _without_margin(margins))
     named: dict[str, list[dict[str, str]]] = {}
     counts: Counter[str] = Counter()
-    for check, nodes, mask in found:
+    for check, nodes, mask in failing:
         counts[check] += int(mask.sum())
         cells = named.setdefault(check, [])
         places = np.flatnonzero(mask)[: MOST - len(cells)] if mask.any() else ()
-        cells += [codes(int(nodes[place // mask.shape[1]]), int(place % mask.shape[1])) for place in places]
+        cells += [codes(int(nodes[index // mask.shape[1]]), int(index % mask.shape[1])) for index in places]
     return [Fault(table, check, tuple(named[check]), count) for check, count in counts.items() if count]
 
 
@@ -129,7 +127,7 @@ def failing_cells(
         finite = np.isfinite(some)
         yield NO_NUMBER, nodes, ~finite
         if promised.rounding:
-            yield NOT_WHOLE, nodes, finite & (some != np.rint(some))
+            yield NOT_INTEGERS, nodes, finite & (some != np.rint(some))
         if promised.nonnegativity:
             yield NEGATIVE, nodes, finite & (some < 0)
     if promised.consistency:
@@ -150,7 +148,7 @@ def differing(one: NDArray[Any], other: NDArray[Any], slack: ArrayLike) -> NDArr
 
     What is not a number differs from everything.
     """
-    if _are_whole(one) and _are_whole(other):
+    if _are_integers(one) and _are_integers(other):
         slack = 0
     with np.errstate(invalid="ignore"):
         near: NDArray[np.bool_] = np.abs(one - other) <= slack
@@ -169,13 +167,13 @@ def _not_the_sum(
         yield NOT_THE_SUM, block.parents, differing(sums, values[block.parents], slack)
 
 
-def _are_whole(values: NDArray[Any]) -> bool:
+def _are_integers(values: NDArray[Any]) -> bool:
     if not np.issubdtype(values.dtype, np.floating):
         return True
     return bool(((values == np.rint(values)) & (np.abs(values) < _EXACT)).all())
 
 
-_RULES = {NOT_WHOLE: "integral", NEGATIVE: "non-negative", NOT_THE_SUM: "additive"}
+_RULES = {NOT_INTEGERS: "integral", NEGATIVE: "non-negative", NOT_THE_SUM: "additive"}
 
 
 def check_table(
@@ -211,14 +209,14 @@ def check_table(
     fits = values.ndim == 2 and len(values) == len(parents)
     # A table of another shape has no family to add up: what holds for each cell by itself is checked still.
     tree = parents if fits else np.full(len(values), -1)
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for check, _, mask in failing_cells(tree, values.reshape(len(tree), -1), promised):
-        found[check] += int(mask.sum())
+        totals[check] += int(mask.sum())
     misfits = int(not fits) + int(cells is not None and values.shape[1:] != (cells,))
     if not fits and promised.consistency:
-        found[NOT_THE_SUM] = 1
-    numbers: dict[str, list[Number]] = {"complete": [misfits + found.pop(NO_NUMBER)]}
-    numbers |= {_RULES[check]: [count] for check, count in found.items()}
+        totals[NOT_THE_SUM] = 1
+    numbers: dict[str, list[Number]] = {"complete": [misfits + totals.pop(NO_NUMBER)]}
+    numbers |= {_RULES[check]: [count] for check, count in totals.items()}
     return check_suite(
         f"publication of {name}", numbers, [Bound(rule, rule, 0, 0) for rule in numbers], results
     )
@@ -233,8 +231,6 @@ def check_agreement(differences: int, *, named: int, results: Path | None = None
         Shared numbers, over all pairs of tables, on which the two differ.
     named
         How many of them rounding could not avoid, and has named.
-    results
-        As for a table.
 
     Returns
     -------
@@ -281,8 +277,8 @@ def check_counts(
     counted = list(tables.values())
     universes = list(dict.fromkeys(table.where for table in counted))
     numbers: dict[str, list[Number]] = {
-        f"total{place}": [table.total if table.where == where else None for table in counted]
-        for place, where in enumerate(universes)
+        f"total{index}": [table.total if table.where == where else None for table in counted]
+        for index, where in enumerate(universes)
     }
     numbers |= {
         "smallest": [table.smallest for table in counted],
@@ -290,7 +286,7 @@ def check_counts(
         "impossible": [table.impossible for table in counted],
     }
     suite: tuple[Expected, ...] = (
-        *(Same("totals equal", f"total{place}") for place in range(len(universes))),
+        *(Same("totals equal", f"total{index}") for index in range(len(universes))),
         Bound("counts non-negative", "smallest", 0),
         Bound("shapes as declared", "undeclared", 0, 0),
         Bound("impossible cells empty", "impossible", 0, 0),
@@ -322,8 +318,6 @@ def check_sums(
         Array -> the most that one record adds.
     tables, sums
         (table, level) and (array, level) -> what was counted.
-    results
-        As for counts.
 
     Raises
     ------
@@ -333,12 +327,12 @@ def check_sums(
     records = {table: counted.total for (table, _), counted in tables.items()}
     first: dict[str, int] = {}
     numbers: dict[str, list[Number]] = {"apart": [], "beyond": [], "undeclared": []}
-    for (array, _), found in sums.items():
+    for (array, _), total in sums.items():
         bound = most[array] * records[array.partition("-")[0]]
-        apart = found.total - first.setdefault(array, found.total)
-        numbers["apart"].append(apart if found.adds_up else min(apart, 0))
-        numbers["beyond"].append(int(abs(found.total) > bound or found.smallest < -bound))
-        numbers["undeclared"].append(int(found.shape != found.declared))
+        apart = total.total - first.setdefault(array, total.total)
+        numbers["apart"].append(apart if total.adds_up else min(apart, 0))
+        numbers["beyond"].append(int(abs(total.total) > bound or total.smallest < -bound))
+        numbers["undeclared"].append(int(total.shape != total.declared))
     suite = (
         Bound("levels add to the same", "apart", 0, 0),
         Bound("sums within their bounds", "beyond", 0, 0),

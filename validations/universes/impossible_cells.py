@@ -1,4 +1,4 @@
-"""Which cells of a table are zero because nobody can be in them: structural zeros, from public facts alone.
+"""Structural zeros: cells of a table that nobody can be in, from public facts only.
 
 A fact names values of columns that cannot occur together. A cell of a table lies in it if the cell says of
 each of these columns that it has one of the values: because the column is a dimension, or a finer or coarser
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.validations.derivation.derived_columns import parents_of, source_column
+from tabularium.validations.derivation import parents_of, source_column
 from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut, nodes_to
 from tabularium.validations.domains.encoding import coded_names
 from tabularium.validations.imported_later import Later
-from tabularium.validations.spec.columns import Derivation
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.tables import Impossible, Table
+from tabularium.validations.release_spec.columns import Derivation
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.tables import Impossible, Table
 from tabularium.validations.universes.universe import CELL_BY_CELL, among, universe_of
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ class _Pieces:
         (pieces,) the cell of each, ascending; every cell has one.
     inside
         Number of a fact -> (pieces,) whether a piece has its values; facts that say nothing here are absent.
-    cells
-        How many cells there are.
     """
 
     cell: Cells
@@ -83,25 +81,25 @@ def impossible_in(spec: ReleaseSpec, domains: Mapping[str, Domain], table: Table
     names = table.dimensions[:-1] if several else table.dimensions  # the last one has the parts of a number
     others = [name for name in names if name != table.along]
     facts = [
-        {name: values_of(domains[name], values) for name, values in each.cells.items()}
-        for each in spec.impossible
+        {name: values_of(domains[name], values) for name, values in fact.cells.items()}
+        for fact in spec.impossible
     ]
     if table.where is not None and table.mechanism in CELL_BY_CELL:
         facts += universe_of(table.where, domains).outside(domains)
-    found = impossible_cells(facts, spec.columns, domains, along, nodes, others)
-    if found is None or table.measured is None:
-        return found
-    return np.repeat(found, table.measured.parts, axis=1)
+    masks = impossible_cells(facts, spec.columns, domains, along, nodes, others)
+    if masks is None or table.measured is None:
+        return masks
+    return np.repeat(masks, table.measured.parts, axis=1)
 
 
-def said_of_impossible(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list[str]:
+def impossible_notes(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list[str]:
     """Return what `check` says of impossible cells: how many a table has, and facts that no table shows."""
-    said, shown = [], set()
+    notes, shown = [], set()
     for table in spec.tables if spec.impossible else ():
-        found = impossible_in(spec, domains, table)
-        if found is not None:
-            cells = f"{int(found.sum()):,} of the {found.size:,} cells"
-            said.append(f"{cells} of table {table.name} are impossible: they are zero, and not measured")
+        mask = impossible_in(spec, domains, table)
+        if mask is not None:
+            cells = f"{int(mask.sum()):,} of the {mask.size:,} cells"
+            notes.append(f"{cells} of table {table.name} are impossible: they are zero, and not measured")
         everywhere = table.model_copy(update={"where": None})
         for number, fact in enumerate(spec.impossible):
             alone = spec.model_copy(update={"impossible": (fact,)})
@@ -110,18 +108,18 @@ def said_of_impossible(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list
     for number, fact in enumerate(spec.impossible):
         if number not in shown:
             done = "rejected" if fact.moved_to is None else f"counted under {' '.join(fact.moved_to)}"
-            said.append(f"no table shows {fact.in_words}, and records that say so are {done} all the same")
-    return said
+            notes.append(f"no table shows {fact.in_words}, and records that say so are {done} all the same")
+    return notes
 
 
-def impossible_by_level(found: Bools | None, domains: Mapping[str, Domain], table: Table) -> dict[str, int]:
+def impossible_by_level(mask: Bools | None, domains: Mapping[str, Domain], table: Table) -> dict[str, int]:
     """Return how many numbers of each measured level are impossible; of ``""`` without a hierarchy."""
     along = domains[table.along] if table.along is not None else None
-    if found is None:
+    if mask is None:
         return {}
     if not isinstance(along, HierarchyDomain):
-        return {"": int(found.sum())}
-    return {level: int(found[cut(along, level)].sum()) for level in table.levels}
+        return {"": int(mask.sum())}
+    return {level: int(mask[cut(along, level)].sum()) for level in table.levels}
 
 
 def impossible_cells(
@@ -137,13 +135,9 @@ def impossible_cells(
     Parameters
     ----------
     facts
-        Of each, column -> (cells,) the values that cannot occur with those of its other columns.
-    columns, domains
-        Of all declared columns.
+        For each, column -> (cells,) the values that cannot occur with those of its other columns.
     along, nodes
         The hierarchy whose nodes are the rows, of which the first ``nodes`` are; one row without it.
-    others
-        The other dimensions.
 
     Returns
     -------
@@ -159,13 +153,13 @@ def impossible_cells(
         lifts = {name: lies_in(bases[axis], name, columns, domains) for name in [axis, *near]}
         held[axis] = {name: lift for name, lift in lifts.items() if lift is not None}
     home = {name: next((axis for axis in axes if name in held[axis]), None) for name in named}
-    told = [(n, fact) for n, fact in enumerate(facts) if all(home[name] is not None for name in fact)]
-    if not told:
+    numbered = [(n, fact) for n, fact in enumerate(facts) if all(home[name] is not None for name in fact)]
+    if not numbered:
         return None
     pieces = []
     for axis in axes:
         inside: dict[int, Bools] = {}
-        for number, fact in told:
+        for number, fact in numbered:
             for name, values in fact.items():
                 if home[name] == axis:
                     has = values[held[axis][name]]
@@ -176,13 +170,13 @@ def impossible_cells(
             cell = lies_in(bases[axis], axis, columns, domains)
             assert cell is not None  # noqa: S101 - the base is the axis, or lies in it
             pieces.append(_pieces(inside, cell, np.full(domains[axis].size, -1), domains[axis].size))
-    mask = np.zeros([len(each.cell) for each in pieces], bool)
-    for number, _ in told:
-        mask[np.ix_(*(each.inside.get(number, np.ones(len(each.cell), bool)) for each in pieces))] = True
-    for place, each in enumerate(pieces):
-        if len(each.cell) > each.cells:
-            starts = np.searchsorted(each.cell, np.arange(each.cells))
-            mask = np.logical_and.reduceat(mask, starts, axis=place)
+    mask = np.zeros([len(piece.cell) for piece in pieces], bool)
+    for number, _ in numbered:
+        mask[np.ix_(*(piece.inside.get(number, np.ones(len(piece.cell), bool)) for piece in pieces))] = True
+    for index, piece in enumerate(pieces):
+        if len(piece.cell) > piece.cells:
+            starts = np.searchsorted(piece.cell, np.arange(piece.cells))
+            mask = np.logical_and.reduceat(mask, starts, axis=index)
     return mask.reshape(nodes, -1) if mask.any() else None
 
 
@@ -225,8 +219,8 @@ def _pieces(inside: Mapping[int, Bools], cell: Cells, parents: Cells, cells: int
         every = np.union1d(every, cell * number + kind)
         above = parents[cell]
         cell, kind = above[above >= 0], kind[above >= 0]
-    own, kind = np.divmod(every[every < cells * number], number)
-    return _Pieces(own, {fact: kinds[row][kind] for row, fact in enumerate(inside)}, cells)
+    values_at, kind = np.divmod(every[every < cells * number], number)
+    return _Pieces(values_at, {fact: kinds[row][kind] for row, fact in enumerate(inside)}, cells)
 
 
 # Impossible records are rejected, or counted under another value, each by its own columns alone. Facts
@@ -272,6 +266,6 @@ def without_impossible(rows: Any, facts: Sequence[Impossible], domains: Mapping[
             )
         else:
             name, code = fact.moved_to
-            place = ibis.literal(domains[name].codes.index(code), type=rows[names[name].code].type())
-            rows = rows.mutate(**{names[name].code: ibis.ifelse(here, place, rows[names[name].code])})
+            code_number = ibis.literal(domains[name].codes.index(code), type=rows[names[name].code].type())
+            rows = rows.mutate(**{names[name].code: ibis.ifelse(here, code_number, rows[names[name].code])})
     return rows

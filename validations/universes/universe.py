@@ -1,8 +1,8 @@
 """The universe of a table: the records that its ``where`` is true of.
 
 A test is about declared columns and their public domains, in the language of queries
-(:mod:`tabularium.mechanisms.queries.grammar`), so that whoever reads a spec can ask the published tables the
-same. It says of each column in which cells it holds; a record is judged by its own cells alone. Where a
+(:mod:`tabularium.mechanisms.queries.grammar`), so that a reader of the spec can ask the published tables the
+same. It says of each column in which cells it holds; a record is judged only by its own cells. Where a
 column is null, a test of its values neither holds nor fails, also where nulls are counted as ``other``: null
 is not a value. ``and`` and ``or`` go by that (Kleene's three values, as in SQL), and ``is null`` and ``is not
 null`` are always one or the other. A table counts the records of which all is true. A rate is of those of
@@ -31,9 +31,9 @@ from tabularium.mechanisms.queries.selection import bound, find
 from tabularium.validations.domains.domains import Domain, attribute_of
 from tabularium.validations.domains.encoding import CodedNames, coded_names, is_missing
 from tabularium.validations.imported_later import Later
-from tabularium.validations.spec.measures.measure import Measure
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.tables import Histogram, Table
+from tabularium.validations.release_spec.measures.measure import Measure
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.tables import Histogram, Table
 
 if TYPE_CHECKING:
     import ibis
@@ -42,7 +42,7 @@ else:
 
 Mask = NDArray[np.bool_]
 CELL_BY_CELL = ("identity", "cells", "gaussian", "bounded_sums")
-"""Mechanisms that measure each number by itself, so that those of which zero is known may be left out."""
+"""Mechanisms that measure each number by itself, so that known zeros may be left out."""
 _LONGEST_RUNS = 16  # runs of codes that are compared; more are looked up in a list
 
 
@@ -87,21 +87,21 @@ class Universe:
 
     def masks(self, name: str) -> list[Mask]:
         """Return every test of one column, each with one more place at its end, for nulls."""
-        own = [np.append(self.columns[name], self.nulls.get(name, False))] if name in self.columns else []
+        masks = [np.append(self.columns[name], self.nulls.get(name, False))] if name in self.columns else []
         return [
-            *own,
+            *masks,
             *(mask for either in self.alternatives for option in either for mask in option.masks(name)),
         ]
 
     def outside(self, domains: Mapping[str, Domain]) -> list[dict[str, Mask]]:
         """Return columns with those of their cells that hold nobody, as far as one test decides it."""
-        found = []
+        names = []
         for name, mask in self.columns.items():
             empty = ~mask
             if self.nulls.get(name) and domains[name].other is not None:
                 empty[domains[name].codes.index(domains[name].other or "")] = False  # nulls are counted there
-            found.append({name: empty})
-        return found
+            names.append({name: empty})
+        return names
 
     def holds(self, records: Any, domains: Mapping[str, Domain]) -> Any:
         """Return the condition, never null, that a coded record is in the universe; see :meth:`truth`."""
@@ -114,8 +114,6 @@ class Universe:
         ----------
         records
             Ibis table of kept records, with what :func:`tabularium.validations.domains.encoding.coded` added.
-        domains
-            Of all declared columns.
         raw
             Column of the source -> its name in ``records``, for those that are not declared.
         """
@@ -183,10 +181,10 @@ def key_of(table: Table, domains: Mapping[str, Domain]) -> object:
 
 def tested_columns(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> set[str]:
     """Return the columns that any universe or rate of a spec tests."""
-    found = [universe_of(table.where, domains) for table in spec.tables if table.where is not None]
+    universes = [universe_of(table.where, domains) for table in spec.tables if table.where is not None]
     measures = (measure for table in spec.tables for measure in table.measures.values())
-    found += [test_of(each.test, domains) for each in measures if each.test is not None]
-    return {name for each in found for name in each.about}
+    universes += [test_of(measure.test, domains) for measure in measures if measure.test is not None]
+    return {name for universe in universes for name in universe.about}
 
 
 def counted_in(spec: ReleaseSpec, entry: Table | Histogram) -> str:
@@ -197,15 +195,15 @@ def counted_in(spec: ReleaseSpec, entry: Table | Histogram) -> str:
 
 def in_plain_words(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list[str]:
     """Return what `check` says of the universes of a spec, a line for each thing worth knowing."""
-    said, keys = [], {key_of(table, domains) for table in spec.tables}
+    notes, keys = [], {key_of(table, domains) for table in spec.tables}
     for table in spec.tables:
         if table.where is None:
             continue
         universe = universe_of(table.where, domains)
-        said.append(f"table {table.name} counts only records where {table.where}; a null passes no test")
+        notes.append(f"table {table.name} counts only records where {table.where}; a null passes no test")
         for name in universe.about:
             if _other_passes(universe, domains[name]):
-                said.append(
+                notes.append(
                     f"table {table.name} leaves out the nulls of {name}, also where it counts its `other`"
                 )
         for name in table.dimensions:
@@ -215,20 +213,20 @@ def in_plain_words(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list[str
             if mask is not None and not mask.all():
                 left = f"{int(mask.sum())} of {mask.size} values of {name}"
                 rest = "zero" if table.mechanism in CELL_BY_CELL else "noise alone"
-                said.append(f"table {table.name} counts nobody but in {left}: its other cells are {rest}")
+                notes.append(f"table {table.name} counts nobody but in {left}: its other cells are {rest}")
     if len(keys) > 1:
-        said.append(
+        notes.append(
             "tables of different universes agree only where one is a union of cells of a table of the other"
         )
-    return said
+    return notes
 
 
 def _other_passes(universe: Universe, domain: Domain) -> bool:
     """Whether the cell that nulls go to passes a test, which the nulls themselves do not."""
     if domain.nulls != "other" or domain.other is None:
         return False
-    place = domain.codes.index(domain.other)
-    return any(mask[place] for mask in universe.masks(domain.name))
+    number = domain.codes.index(domain.other)
+    return any(mask[number] for mask in universe.masks(domain.name))
 
 
 def _every(
@@ -242,39 +240,39 @@ def _every(
     alternatives: list[tuple[Universe, ...]] = []
     for test in tests:
         options = test.options if isinstance(test, Either) else ()
-        found = [_every(option, attributes, domains, undeclared) for option in options]
+        universes = [_every(option, attributes, domains, undeclared) for option in options]
         of_null: bool | None = None
         if isinstance(test, Null):
             name, cells = _tested_for_nulls(test.name, attributes, domains, undeclared)
             mask, of_null = np.full(cells, test.negated), not test.negated
         elif not isinstance(test, Either):
-            place, mask = bound(test, attributes)
-            name = attributes[place].name
-        elif all(len(each.columns) == 1 and not each.alternatives for each in found) and (
-            len({name for each in found for name in each.columns}) == 1
+            attribute_number, mask = bound(test, attributes)
+            name = attributes[attribute_number].name
+        elif all(len(universe.columns) == 1 and not universe.alternatives for universe in universes) and (
+            len({name for universe in universes for name in universe.columns}) == 1
         ):
             # Several values of one column are one test of it.
-            name = next(iter(found[0].columns))
-            mask = np.logical_or.reduce([each.columns[name] for each in found])
-            of_null = _any_of([each.nulls.get(name) for each in found])
+            name = next(iter(universes[0].columns))
+            mask = np.logical_or.reduce([universe.columns[name] for universe in universes])
+            of_null = _any_of([universe.nulls.get(name) for universe in universes])
         else:
-            alternatives.append(tuple(found))
+            alternatives.append(tuple(universes))
             continue
         if name in columns:
             mask, of_null = columns[name] & mask, _all_of([nulls[name], of_null])
         columns[name], nulls[name] = mask, of_null
-    told = {name: value for name, value in nulls.items() if value is not None}
-    return Universe(columns, tuple(alternatives), told)
+    of_nulls = {name: value for name, value in nulls.items() if value is not None}
+    return Universe(columns, tuple(alternatives), of_nulls)
 
 
 def _tested_for_nulls(
     word: Word, attributes: Sequence[AnyAttribute], domains: Mapping[str, Domain], undeclared: bool
 ) -> tuple[str, int]:
     """Return the column that is tested for nulls, and its number of cells."""
-    if undeclared and word.text.casefold() not in {each.name.casefold() for each in attributes}:
+    if undeclared and word.text.casefold() not in {attribute.name.casefold() for attribute in attributes}:
         return word.text, 1
-    place, _ = find(word, attributes)
-    domain = domains[attributes[place].name]
+    name, _ = find(word, attributes)
+    domain = domains[attributes[name].name]
     if domain.nulls == "reject":
         what = f"{plain(domain.name)} is never null in what is counted: its nulls are rejected"
         raise query_error(word.at, what, "leave the test out, or write nulls: other under the column")
@@ -298,7 +296,7 @@ def among(code: Any, mask: Mask) -> Any:
     if not runs:
         return ibis.literal(value=False)
     if len(runs) > _LONGEST_RUNS:
-        return code.isin([int(place) for place in np.flatnonzero(mask)])
+        return code.isin([int(cell) for cell in np.flatnonzero(mask)])
     # From the first code to the one before the last edge: a run of one is compared with one.
     return ibis.or_(
         *(code == first if last == first + 1 else code.between(first, last - 1) for first, last in runs)
@@ -315,19 +313,19 @@ def can_pass(universe: Universe) -> bool:
     return _passes((universe,), {}, left)
 
 
-def _passes(wanted: tuple[Universe, ...], found: dict[str, Mask], left: list[int]) -> bool:
+def _passes(wanted: tuple[Universe, ...], masks_so_far: dict[str, Mask], left: list[int]) -> bool:
     """Whether cells among those found, where a column has any, pass all that is wanted."""
     left[0] -= 1
     if left[0] < 0:
         return True
-    masks = dict(found)
-    for each in wanted:
-        for name in each.columns:
-            mask = np.append(each.columns[name], each.nulls.get(name, False))
+    masks = dict(masks_so_far)
+    for universe in wanted:
+        for name in universe.columns:
+            mask = np.append(universe.columns[name], universe.nulls.get(name, False))
             masks[name] = masks[name] & mask if name in masks else mask
     if not all(mask.any() for mask in masks.values()):
         return False
-    choices = [either for each in wanted for either in each.alternatives]
+    choices = [either for universe in wanted for either in universe.alternatives]
     return _chosen(choices, masks, left)
 
 
@@ -356,14 +354,16 @@ def put_within(tests: Sequence[Test], table: Table, domains: Mapping[str, Domain
         return tuple(tests)
     universe = universe_of(table.where, domains)
     try:
-        each = [(test, universe_of_tests((test,), domains)) for test in tests]
+        tested = [(test, universe_of_tests((test,), domains)) for test in tests]
         asked = universe_of_tests(tests, domains)
     except InputError:
         return None  # of no declared column, which is said where the query is put to the tables
     plain = set(universe.about) - universe.about_nulls
     if not _implies(asked, universe) or any(_counts_nulls(asked, domains[name]) for name in plain):
         return None
-    return tuple(test for test, own in each if not _always_holds(own, asked, universe, table))
+    return tuple(
+        test for test, tested_universe in tested if not _always_holds(tested_universe, asked, universe, table)
+    )
 
 
 def _implies(asked: Universe, universe: Universe) -> bool:
@@ -376,18 +376,18 @@ def _implies(asked: Universe, universe: Universe) -> bool:
     return within and _alternatives(universe) <= _alternatives(asked)
 
 
-def _always_holds(own: Universe, asked: Universe, universe: Universe, table: Table) -> bool:
+def _always_holds(test: Universe, asked: Universe, universe: Universe, table: Table) -> bool:
     """Whether a test is none of the columns of a table, and is passed by all records of its universe."""
-    if set(own.about) <= set(table.dimensions) and not own.about_nulls:
+    if set(test.about) <= set(table.dimensions) and not test.about_nulls:
         return False
     # All tests of the column together say what the universe says.
     same = all(
         name in universe.columns
         and (asked.columns[name] == universe.columns[name]).all()
         and asked.nulls.get(name) == universe.nulls.get(name)
-        for name in own.columns
+        for name in test.columns
     )
-    return same and _alternatives(own) <= _alternatives(universe)
+    return same and _alternatives(test) <= _alternatives(universe)
 
 
 def _alternatives(universe: Universe) -> set[object]:
@@ -398,5 +398,5 @@ def _counts_nulls(asked: Universe, domain: Domain) -> bool:
     """Whether a test takes the cell in which tables of all records count nulls."""
     if domain.nulls != "other" or domain.other is None:
         return False
-    place = domain.codes.index(domain.other)
-    return any(mask[place] for mask in asked.masks(domain.name))
+    number = domain.codes.index(domain.other)
+    return any(mask[number] for mask in asked.masks(domain.name))

@@ -14,10 +14,9 @@ from tabularium.flows.cli.ledger.shared_options import (
     exact_or_none,
     open_ledger,
     resume_waiting_runs,
-    say,
     signer,
 )
-from tabularium.flows.cli.options import HomePath
+from tabularium.flows.cli.terminal import HomePath, say
 from tabularium.ledger import amounts
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.records import SYMBOLS
@@ -120,14 +119,14 @@ def open_account(
 
 def _by_product(given: list[str] | None) -> dict[str, int]:
     """Read how many officers must sign for each product."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for text in given or ():
         product, _, number = text.rpartition("=")
         if not product or re.fullmatch("[0-9]", number) is None:
             raise InputError("is not PRODUCT=N", where="--approvals-for", hint="write it like persons=2")
-        if found.setdefault(product, int(number)) != int(number):
+        if numbers.setdefault(product, int(number)) != int(number):
             raise InputError(f"names {product} twice", where="--approvals-for", hint="give one number")
-    return found
+    return numbers
 
 
 def _require_entity(unit: str) -> None:

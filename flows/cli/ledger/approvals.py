@@ -1,7 +1,8 @@
-"""``tabularium ledger approve|unapprove|disjoint|keys``: what officers sign."""
+"""Decisions of officers: ``ledger approve|unapprove|disjoint|keys|waiting|accept|withhold|evidence``."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -17,25 +18,33 @@ from tabularium.flows.cli.ledger.shared_options import (
     app,
     cells,
     exact_or_none,
+    officer,
+    open_books,
     open_ledger,
     passphrase,
     resume_waiting_runs,
-    say,
+    say_decided,
     say_who_waits,
 )
-from tabularium.flows.cli.options import AsJson, HomePath, MeasurementsOf, Revises
-from tabularium.flows.cli.terminal import one_line_errors, out, print_json, table, working
-from tabularium.ledger.keys import (
-    key_id,
-    make_key,
-    public_hex,
-    public_pem,
-    read_private,
-    read_public,
+from tabularium.flows.cli.terminal import (
+    AsJson,
+    HomePath,
+    MeasurementsOf,
+    Revises,
+    err,
+    one_line_errors,
+    out,
+    print_json,
+    say,
+    table,
+    working,
 )
+from tabularium.ledger.keys import key_id, make_key, public_hex, public_pem, read_private, read_public
 from tabularium.ledger.records import Approval, Key, ReleaseKey
+from tabularium.ledger.refusals import unknown_release
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
+from tabularium.validations.redaction import bare_errors
 
 if TYPE_CHECKING:
     from tabularium import Decision
@@ -87,7 +96,7 @@ def approve(
                 where="--period",
                 hint="give the spec, without --account",
             )
-        each: list[str | None] = [*dict.fromkeys(periods or ())] or [None]
+        asked_periods: list[str | None] = [*dict.fromkeys(periods or ())] or [None]
         by = read_private(key, passphrase())
         wanted: list[tuple[str | None, str, str, str | None]]
         if account is None and product is not None:
@@ -97,10 +106,12 @@ def approve(
         if account is not None:
             wanted = [(None, *_named(spec, account, None, revises, measurements_of))]
         else:  # what is signed is what was shown, whatever becomes of the file meanwhile
-            shown = _shown(home, Path(spec), each, revises, measurements_of, even_if_unpaid=even_if_unpaid)
+            shown = _shown(
+                home, Path(spec), asked_periods, revises, measurements_of, even_if_unpaid=even_if_unpaid
+            )
             wanted = [
-                (period, found.account, found.spec_digest, str(found.budget))
-                for period, found in zip(each, shown, strict=True)
+                (period, decision.account, decision.spec_digest, str(decision.budget))
+                for period, decision in zip(asked_periods, shown, strict=True)
             ]
             product = shown[0].product
         limits = [
@@ -117,13 +128,13 @@ def approve(
         approved: list[tuple[str | None, Approval]] = []
         try:
             for (period, _, digest, _), most in zip(wanted, limits, strict=True):
-                found = ledger.approve(name, digest, by=by, amount=most, reason=reason, product=product)
-                approved.append((period, found))
+                approval = ledger.approve(name, digest, by=by, amount=most, reason=reason, product=product)
+                approved.append((period, approval))
         finally:
             _say_approved(approved, needed, listed=len(wanted) > 1)
         if account is not None and not ledger.account(account).left:
             say(f"Account {account} has nothing left: it cannot pay, unless that is paid already.")
-    enough = [each.spec_digest for _, each in approved if len(each.signed_by(needed)) >= needed]
+    enough = [approval.spec_digest for _, approval in approved if len(approval.signed_by(needed)) >= needed]
     if enough and not resume_waiting_runs(home, spec_digests=enough):
         say_who_waits(home)
 
@@ -144,18 +155,22 @@ def _shown(
         import tabularium
 
         books = tabularium.open_ledger(Home.found(home).path)
-        found = [
+        decisions = [
             books.decision(spec, period=period, revises=revises, measurements_of=measurements_of)
             for period in periods
         ]
-        shown = repr(found[0])
+        shown = repr(decisions[0])
     say(shown)
-    for other in found[1:]:
+    for other in decisions[1:]:
         say(other.headline)
-    cost, left, account = sum((each.cost for each in found), Fraction(0)), found[0].left, found[0].account
-    if len(found) > 1:
+    cost, left, account = (
+        sum((decision.cost for decision in decisions), Fraction(0)),
+        decisions[0].left,
+        decisions[0].account,
+    )
+    if len(decisions) > 1:
         say(f"Together they cost {cost}.")
-    unpaid = next((each for each in found if not each.can_be_paid), None)
+    unpaid = next((decision for decision in decisions if not decision.can_be_paid), None)
     if (unpaid is not None or cost > left) and not even_if_unpaid:
         costs = f"the {cost} that they cost together"
         if unpaid is not None:
@@ -167,7 +182,7 @@ def _shown(
             f"tabularium ledger change {account} --cap … --reason … --key FILE{Home.found(home).option}; "
             "or sign it all the same with --even-if-unpaid",
         )
-    return found
+    return decisions
 
 
 def _say_approved(approved: list[tuple[str | None, Approval]], needed: int, *, listed: bool) -> None:
@@ -176,15 +191,17 @@ def _say_approved(approved: list[tuple[str | None, Approval]], needed: int, *, l
         return
     rows = table("period", "spec", "limit", *(["officers"] if needed > 1 else []))
     rows.columns[1].overflow = "fold"
-    for period, each in approved:
-        limit = "any amount" if each.amount is None else f"at most {each.amount}"
-        signers = each.signed_by(needed)
+    for period, approval in approved:
+        limit = "any amount" if approval.amount is None else f"at most {approval.amount}"
+        signers = approval.signed_by(needed)
         have, names = f"{len(signers)} of {needed}", ", ".join(signer.officer for signer in signers)
-        rows.add_row(*cells(period, each.spec_digest, limit, *([f"{have}: {names}"] if needed > 1 else [])))
+        rows.add_row(
+            *cells(period, approval.spec_digest, limit, *([f"{have}: {names}"] if needed > 1 else []))
+        )
         if not listed and len(signers) >= needed:
-            say(f"Spec {each.spec_digest} is approved for account {each.account}, for {limit}.")
+            say(f"Spec {approval.spec_digest} is approved for account {approval.account}, for {limit}.")
         elif not listed:
-            say(f"{have} officers have approved spec {each.spec_digest}, for {limit}: {names}.")
+            say(f"{have} officers have approved spec {approval.spec_digest}, for {limit}: {names}.")
     if listed:
         say(f"Approved for account {approved[0][1].account}:")
         out.print(rows)
@@ -255,7 +272,7 @@ def _named(
         return account, spec, None
     if not Path(spec).exists():
         raise InputError("no such spec", where=spec, hint="give a spec file, or a digest with --account")
-    from tabularium.validations.spec.load import load_spec
+    from tabularium.validations.release_spec.load import load_spec
 
     loaded = load_spec(Path(spec), period=period, revises=revises, measurements_of=measurements_of)
     return loaded.spec.dataset, loaded.digest, str(loaded.spec.privacy.budget)
@@ -273,17 +290,17 @@ def list_keys(context: typer.Context, home: HomePath = None, as_json: AsJson = F
 
 def show_keys(known: Iterable[Key | ReleaseKey], whose: str, nothing: str, *, as_json: bool) -> None:
     """List keys, in a table with the column ``whose`` or as JSON; say ``nothing`` where there is none."""
-    found = list(known)
+    keys = list(known)
     if as_json:
-        print_json([{**vars(key), "active": key.active} for key in found])
+        print_json([{**vars(key), "active": key.active} for key in keys])
         return
-    if not found:
+    if not keys:
         say(nothing)
         return
-    officers = {key.key: key.officer for key in found if isinstance(key, Key)}
+    officers = {key.key: key.officer for key in keys if isinstance(key, Key)}
     rows = table("key", whose, "state", "since", *(["enrolled by"] if officers else []))
     rows.columns[0].no_wrap = True
-    for key in found:
+    for key in keys:
         state = "active" if key.active else f"revoked by entry {key.revoked}"
         by = [officers[key.enrolled_by]] if isinstance(key, Key) else []
         rows.add_row(*cells(key.key, getattr(key, whose), state, key.since[:10], *by))
@@ -329,8 +346,8 @@ def enrol(
     """Enrol a public key, signed with an enrolled one (the first signs for itself)."""
     with open_ledger(home) as ledger:
         by = read_private(key, passphrase())
-        found = ledger.enrol_key(read_public(file), officer=officer, by=by)
-        say(f"Key {found.key} of {found.officer} is enrolled.")
+        enrolled = ledger.enrol_key(read_public(file), officer=officer, by=by)
+        say(f"Key {enrolled.key} of {enrolled.officer} is enrolled.")
 
 
 @keys.command("revoke", epilog='Example:  tabularium ledger keys revoke NAME --reason "lost" --key a.pem')
@@ -342,5 +359,169 @@ def revoke(
 ) -> None:
     """Revoke a key; what it approved counts no more for new charges."""
     with open_ledger(home) as ledger:
-        found = ledger.revoke_key(name, reason=reason, by=read_private(key, passphrase()))
-        say(f"Key {found.key} of {found.officer} is revoked.")
+        revoked = ledger.revoke_key(name, reason=reason, by=read_private(key, passphrase()))
+        say(f"Key {revoked.key} of {revoked.officer} is revoked.")
+
+
+Release = Annotated[str, typer.Argument(help="Release id, as the run that laid out the draft said it.")]
+Consulted = Annotated[
+    bool,
+    typer.Option(
+        "--consulted-confidential",
+        help="Confidential figures were consulted: the decision is outside the guarantee.",
+    ),
+]
+
+
+@app.command("waiting", epilog="Example:  tabularium ledger waiting --json")
+def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
+    """Show what waits for a person, the oldest first.
+
+    That is specs to be approved, drafts to be reviewed, releases that need more attempts, refused deliveries,
+    and what a schedule should have published. What could not be looked at is said on standard error.
+
+    With --json a list: kind (approval, review, attempts, refused or overdue), account, product, period,
+    amount (an exact fraction, or null where it is not known here), digest (of the spec or draft), since,
+    command (empty where nothing is to be typed), asks (the run or deployment that waits), about (what
+    happened, such as "refused: data"), next (what happens next), release (of review and attempts), spec,
+    revises and measurements_of (of approval; empty where its file is not here, or has changed), officers
+    (how many must sign) and signed (who has).
+    """
+    with open_books(home, None) as books:
+        with working("looking"):
+            decisions = books.waiting()
+        for unknown in decisions.unknown:
+            err.print(unknown, soft_wrap=True, markup=False, highlight=False)
+        rows = decisions.to_dict("records")
+        if as_json:
+            print_json(
+                [
+                    {
+                        **row,
+                        "amount": None if row["amount"] is None else str(row["amount"]),
+                        "since": row["since"].isoformat(),
+                    }
+                    for row in rows
+                ]
+            )
+            return
+        if not rows:
+            say("Nothing waits for a person.")
+            return
+        several = any(row["officers"] > 1 for row in rows)
+        signed = ["signed"] if several else []
+        shown = table("what", "product", "period", ">cost", "since", *signed, "about")
+        for row in rows:
+            cost = "" if row["amount"] is None else row["amount"]
+            since = f"{row['since']:%Y-%m-%d %H:%M}"
+            names = f": {', '.join(row['signed'])}" if row["signed"] else ""
+            signed = [f"{len(row['signed'])} of {row['officers']}{names}" if row["officers"] else ""]
+            signed = signed if several else []
+            about = (row["kind"], row["product"], row["period"], cost, since, *signed, row["about"])
+            shown.add_row(*cells(*about))
+        out.print(shown)
+        for row in rows:
+            where = ", ".join(filter(None, (row["product"], row["period"])))
+            say(f"{where}: {row['next']}")
+            if row["command"]:
+                say(f"  {row['command']}")
+
+
+@app.command("accept", epilog="Example:  tabularium ledger accept RELEASE --key officer.pem")
+def accept(
+    release: Release, key: KeyFile, consulted_confidential: Consulted = False, home: HomePath = None
+) -> None:
+    """Publish a draft byte for byte, signed with an enrolled key: by the run that waits for it, or here.
+
+    Asked for twice, it is published once. It is not taken back. Where several officers must accept it, each
+    runs this, and it is published with the last.
+    """
+    with one_line_errors():
+        say_decided(officer(home, key).accept(release, consulted_confidential=consulted_confidential))
+
+
+@app.command(
+    "withhold",
+    epilog="Example:  tabularium ledger withhold RELEASE --criterion implausible --key officer.pem",
+)
+def withhold(
+    release: Release,
+    key: KeyFile,
+    criterion: Annotated[str, typer.Option(help="For what: one of publication.review.criteria of the spec.")],
+    consulted_confidential: Consulted = False,
+    home: HomePath = None,
+) -> None:
+    """End a draft, signed with an enrolled key: it is never published, and its budget stays spent.
+
+    Later certificates of the account name it, the criterion, whether confidential figures were consulted,
+    and what it cost. Its folder is removed. It is not taken back.
+    """
+    with one_line_errors():
+        say_decided(
+            officer(home, key).withhold(
+                release, criterion=criterion, consulted_confidential=consulted_confidential
+            )
+        )
+
+
+@app.command(
+    "evidence", epilog="Example:  tabularium ledger evidence RELEASE census-2026.parquet --key officer.pem"
+)
+def evidence(
+    release: Annotated[str, typer.Argument(help="Id of the release.")],
+    source: Annotated[str, typer.Argument(metavar="INPUT", help="A file, glob, folder or URL.")],
+    key: KeyFile,
+    spec: Annotated[
+        Path | None, typer.Option(help="The release spec, where the input is behind a URL.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="Why it is asked; kept in the ledger.")] = None,
+    home: HomePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether INPUT is the one that RELEASE was made from: only the home can tell, and only here.
+
+    Who asked about which release is recorded in the ledger, signed; the answer is not.
+
+    With --json: release_id, and same (true, false, or null where the home has lost what it knew).
+    """
+    with open_ledger(home) as ledger:
+        charge = ledger.charge(release)
+        if charge is None:
+            raise unknown_release(release)
+        Home.at(home).require_secret()
+        by = read_private(key, passphrase())
+        with working("reading the input"):
+            digest = _digest(source, spec, charge.period, Home.at(home))
+        ledger.ask_for_evidence(charge, by=by, reason=reason)
+        from tabularium.tasks.input_binding import has_source, is_bound
+
+        same = is_bound(Home.at(home), release, digest)
+        if same is False and spec is None and has_source(Home.at(home), release, digest):
+            raise InputError(
+                "is the source of this release, and its look-ups belong to the input too",
+                where="INPUT",
+                hint="name the spec that reads them with --spec",
+            )
+        if as_json:
+            print_json({"release_id": release, "same": same})
+        elif same is None:
+            say(f"The home does not know from which input release {release} was made.")
+        else:
+            say(f"This is {'' if same else 'not '}the input that release {release} was made from.")
+
+
+@bare_errors
+def _digest(source: str, spec: Path | None, period: str, home: Home) -> str:
+    from tabularium.tasks.ingest.ingest import files_digest, ingest
+    from tabularium.tasks.runtime.run import Request, opened
+
+    if spec is not None:
+        with opened(Request.of(spec, source, period, home.path), to_publish=False) as run:
+            return ingest(run).digest
+    if "://" in source:
+        raise InputError("is a URL", where="INPUT", hint="name the spec that reads it with --spec")
+    try:
+        return files_digest(os.path.abspath(source), home.subkey("input"))  # noqa: PTH100 - it may be a glob
+    except InputError as error:
+        hint = "give the file, glob or folder of the release, or name the spec that reads it with --spec"
+        raise InputError(error.what, where=f"INPUT {source}", hint=hint) from None

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tabularium.flows.cli.ledger.shared_options import KeyOrNone, app, open_ledger, say, signer
-from tabularium.flows.cli.options import AsJson, HomePath
-from tabularium.flows.cli.terminal import one_line_errors, out, print_json, working, write
+from tabularium.flows.cli.ledger.shared_options import KeyOrNone, app, open_ledger, signer
+from tabularium.flows.cli.terminal import (
+    AsJson,
+    HomePath,
+    one_line_errors,
+    out,
+    print_json,
+    say,
+    working,
+    write,
+)
 from tabularium.ledger import ChainBroken, Charge, Entry, Head, ReadOnly
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.ledger.records import TRANSITIONS
@@ -58,26 +66,26 @@ def verify(
     """Walk the whole chain; work out every balance, cap, state and signature again."""
     if export is not None:
         with one_line_errors(), working("walking the chain"):
-            whole = _verified_export(export, certificate or [])
-        _report(whole, as_json)
+            verified = _verified_export(export, certificate or [])
+        _report(verified, as_json)
         return
     with open_ledger(home, reading=True) as ledger:
         heads = [*_heads(certificate), *MeasurementStore(Home.found(home).measurements).heads()]
         with working("walking the chain"):
-            found = ledger.verify(heads)
+            verified = ledger.verify(heads)
         if ledger.read_only not in (None, ledger.unconfirmed):
             raise ChainBroken(
-                f"its {found.entries} entries are in order, but {ledger.read_only}",
+                f"its {verified.entries} entries are in order, but {ledger.read_only}",
                 where=ledger.name,
                 hint=RESTORE,
             )
         for path in certificate or []:
             _compare(path, ledger.charge(_named(path)[0]))
-        _report(found, as_json)
+        _report(verified, as_json)
         if not as_json:
             _say_unconfirmed(ledger, Home.found(home))
         if not (certificate or as_json or ledger.witnessed_elsewhere):
-            say(f"There is {ALONE}.", style="yellow", whole=False)
+            say(f"There is {ALONE}.", style="yellow", soft_wrap=False)
             say("Whether it is the newest was not checked: give the newest --certificate.", style="yellow")
 
 
@@ -111,8 +119,8 @@ def restore(
         with working("walking the chain, then writing it"):
             if certificate:
                 _verified_export(file, certificate)
-            found = exported.restore(file, installation.ledger_url, heads)
-        _report(found, False)
+            restored = exported.restore(file, installation.ledger_url, heads)
+        _report(restored, False)
         say(
             f"Put back from the backup as well: secret in {installation.path}; secret.check, inputs and"
             f" measurements in {installation.beside_ledger}. Without them releases would be drawn again.",
@@ -182,12 +190,12 @@ def roles() -> None:
     write((files("tabularium.ledger.storage") / "roles.sql").read_text(encoding="utf-8"), last=True)
 
 
-def _report(found: Verified, as_json: bool) -> None:
+def _report(verified: Verified, as_json: bool) -> None:
     if as_json:
-        print_json({**vars(found), "head": vars(found.head)})
+        print_json({**vars(verified), "head": vars(verified.head)})
         return
     out.print(
-        f"The chain of {found.entries} entries is whole; its head is {found.head.hash}.", soft_wrap=True
+        f"The chain of {verified.entries} entries is whole; its head is {verified.head.hash}.", soft_wrap=True
     )
 
 
@@ -201,10 +209,10 @@ def _verified_export(export: Path, certificates: list[Path]) -> Verified:
             charge = Charge.of(entry.body)
             charges[charge.release_id] = charge
 
-    whole = exported.verify_export(export, _heads(certificates), see=see)
+    verified = exported.verify_export(export, _heads(certificates), see=see)
     for path, name in names.items():
         _compare(path, charges.get(name))
-    return whole
+    return verified
 
 
 def _compare(path: Path, charge: Charge | None) -> None:
@@ -234,8 +242,8 @@ def _named(path: Path) -> tuple[str, Head]:
             hint="give a release's certificate.json, or its folder",
         )
     try:
-        found = json_object(read_plain(path))
-        name, named = found["release_id"], found["ledger"]["head"]
+        document = json_object(read_plain(path))
+        name, named = document["release_id"], document["ledger"]["head"]
         seq, value = named["seq"], named["hash"]
         if isinstance(name, str) and name and type(seq) is int and isinstance(value, str):
             return name, Head(seq, value)

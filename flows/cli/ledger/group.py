@@ -4,29 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from tabularium.flows.cli.ledger import (
-    account_commands,
-    approvals,
-    custody,
-    draft_decisions,
-    evidence,
-    release_key_commands,
-    show,
-    spending_review,
-)
+from tabularium.flows.cli.ledger import account_commands, approvals, custody, release_key_commands, show
 from tabularium.flows.cli.ledger.shared_options import app
 
-__all__ = [
-    "account_commands",
-    "app",
-    "approvals",
-    "custody",
-    "draft_decisions",
-    "evidence",
-    "release_key_commands",
-    "show",
-    "spending_review",
-]
+__all__ = ["account_commands", "app", "approvals", "custody", "release_key_commands", "show"]
 
 
 def register(parent: typer.Typer) -> None:

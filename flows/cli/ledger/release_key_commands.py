@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from tabularium.flows.cli.ledger.approvals import make_pair, show_keys
-from tabularium.flows.cli.ledger.shared_options import KeyFile, Reason, app, open_ledger, passphrase, say
-from tabularium.flows.cli.options import AsJson, HomePath
-from tabularium.flows.cli.terminal import one_line_errors, out
+from tabularium.flows.cli.ledger.shared_options import KeyFile, Reason, app, open_ledger, passphrase
+from tabularium.flows.cli.terminal import AsJson, HomePath, one_line_errors, out, say
 from tabularium.ledger.keys import public_pem, read_private, read_public
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
@@ -64,8 +63,8 @@ def enrol(
     """Enrol a public key for releases, signed with an officer's. Others that are enrolled go on beside it."""
     with open_ledger(home) as ledger:
         by = read_private(key, passphrase())
-        found = ledger.enrol_release_key(read_public(file), agency=agency, by=by)
-        say(f"Key {found.key} of {found.agency} is enrolled for releases.")
+        enrolled = ledger.enrol_release_key(read_public(file), agency=agency, by=by)
+        say(f"Key {enrolled.key} of {enrolled.agency} is enrolled for releases.")
 
 
 @release_keys.command(
@@ -79,8 +78,8 @@ def revoke(
 ) -> None:
     """Revoke a key for releases; what was published before stays signed."""
     with open_ledger(home) as ledger:
-        found = ledger.revoke_release_key(name, reason=reason, by=read_private(key, passphrase()))
-        say(f"Key {found.key} of {found.agency} is revoked for what is published from now on.")
+        revoked = ledger.revoke_release_key(name, reason=reason, by=read_private(key, passphrase()))
+        say(f"Key {revoked.key} of {revoked.agency} is revoked for what is published from now on.")
 
 
 @release_keys.command("show", epilog="Example:  tabularium ledger release-key show NAME > agency.pub.pem")
@@ -90,11 +89,11 @@ def show(
 ) -> None:
     """Print a public key (PEM), to be published in another place than the releases."""
     with open_ledger(home, reading=True) as ledger:
-        found = ledger.release_keys().get(name)
-        if found is None:
+        enrolled = ledger.release_keys().get(name)
+        if enrolled is None:
             raise InputError(
                 "was never enrolled for releases",
                 where=f"key {name}",
                 hint="give all 32 digits, as in: tabularium ledger release-key",
             )
-        out.print(public_pem(found.public_key), end="", markup=False, soft_wrap=True)
+        out.print(public_pem(enrolled.public_key), end="", markup=False, soft_wrap=True)

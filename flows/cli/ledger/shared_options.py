@@ -1,4 +1,4 @@
-"""What every ``tabularium ledger …`` command shares."""
+"""Options and output of every ``tabularium ledger …`` command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 import tabularium
-from tabularium.flows.cli.terminal import one_line_errors, out, working, write
+from tabularium.flows.cli.terminal import one_line_errors, out, say, working, write
 from tabularium.ledger.amounts import exact
 from tabularium.ledger.keys import read_private
 from tabularium.ledger.measurement.store import MeasurementStore
@@ -110,17 +110,6 @@ def _say_resumed(resumed: Collection[str], resume_error: str = "") -> None:
         say(f"{len(resumed)} waiting {'run goes' if len(resumed) == 1 else 'runs go'} on.")
 
 
-def say(text: str, *, style: str = "", whole: bool = True) -> None:
-    """Print a line as it is: names in it are no markup and no emoji, whatever they hold.
-
-    Parameters
-    ----------
-    whole
-        Whether the line stays one line however narrow the terminal is, so that it can be copied.
-    """
-    out.print(Text(text, style=style), soft_wrap=whole)
-
-
 def resume_waiting_runs(
     home: Path | None, *, release_id: str | None = None, spec_digests: Collection[str] | None = None
 ) -> list[str]:
@@ -160,7 +149,7 @@ def say_who_waits(home: Path | None) -> None:
             return
         from prefect.client.orchestration import get_client
 
-        from tabularium.flows.operations.reporting.runs_seen import waiting_for_officers
+        from tabularium.flows.operations.reporting.overdue import waiting_for_officers
 
         with working("asking who waits"), get_client(sync_client=True) as client:
             others = waiting_for_officers(client)
@@ -191,10 +180,10 @@ def print_rows(rows: Iterable[list[Text]], heading: Table) -> None:
         out.print(piece)
 
 
-def print_each(values: Iterable[Any]) -> None:
+def print_json_list(values: Iterable[Any]) -> None:
     """Print a list of values for programs, one at a time, as it would be printed at once.
 
-    Where whoever reads has seen enough and gone, the command ends, without a word.
+    Where the reader has closed the pipe, the command ends without a message.
     """
     before = "["
     for value in values:

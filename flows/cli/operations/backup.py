@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tabularium.flows.cli.options import AsJson, HomePath
-from tabularium.flows.cli.terminal import one_line_errors, out, print_json, working
+from tabularium.flows.cli.terminal import AsJson, HomePath, one_line_errors, print_json, say, working
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
 
@@ -43,14 +42,12 @@ def backup(
         if as_json:
             print_json(asdict(done))
             return
-        _say(f"{done.entries} entries, {done.releases} releases and {done.files} files are in {done.target}.")
-        _say(f"The ledger's head is {done.head.hash}; note it elsewhere: who restores is asked for it.")
+        say(f"{done.entries} entries, {done.releases} releases and {done.files} files are in {done.target}.")
+        say(f"The ledger's head is {done.head.hash}; note it elsewhere: who restores is asked for it.")
         if done.missing:
-            _say(
-                f"{done.missing} releases do not lie whole where they were published; a run makes them anew."
-            )
+            say(f"{done.missing} releases do not lie whole where they were published; a run makes them anew.")
         if done.lost:
-            _say(f"{done.lost} of these it cannot: their certificates are not kept in this home.")
+            say(f"{done.lost} of these it cannot: their certificates are not kept in this home.")
 
 
 def restore(
@@ -84,11 +81,11 @@ def restore(
         if as_json:
             print_json({**asdict(done), "read_only": unconfirmed})
             return
-        _say(f"{done.ledger.entries} entries and {done.files} files are in {installation.path}.")
+        say(f"{done.ledger.entries} entries and {done.files} files are in {installation.path}.")
         for folder in done.publications:
-            _say(f"Published: {folder}")
+            say(f"Published: {folder}")
         if unconfirmed is not None:
-            _say(f"The ledger is read-only: {unconfirmed}; {CONFIRM}{installation.option}")
+            say(f"The ledger is read-only: {unconfirmed}; {CONFIRM}{installation.option}")
 
 
 def _passphrase(*, again: bool) -> str:
@@ -110,14 +107,10 @@ def _identities(path: Path) -> tuple[str, ...]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         lines = []
-    found = tuple(line.strip() for line in lines if line.startswith("AGE-SECRET-KEY-"))
-    if not found:
+    identities = tuple(line.strip() for line in lines if line.startswith("AGE-SECRET-KEY-"))
+    if not identities:
         raise InputError("holds no age identity", where=str(path), hint="give the file that age-keygen wrote")
-    return found
-
-
-def _say(text: str) -> None:
-    out.print(text, soft_wrap=True, markup=False, highlight=False)
+    return identities
 
 
 def register(app: typer.Typer) -> None:

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tabularium.flows.cli.options import AsJson, HomePath
-from tabularium.flows.cli.terminal import one_line_errors, out, print_json, working
+from tabularium.flows.cli.terminal import AsJson, HomePath, one_line_errors, out, print_json, working
 
 _EXAMPLES = """\
 Example:  tabularium deliver people.parquet --product persons --period 2026

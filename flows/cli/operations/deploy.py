@@ -1,22 +1,32 @@
-"""``tabularium deploy``: a product that runs by itself, on a schedule or when its data arrive."""
+"""``tabularium deploy``: a product that runs by itself; ``notify``: who hears of its runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
-from tabularium.flows.cli.options import AsJson, HomePath, SameInput, SpecPath
-from tabularium.flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json, working
+from tabularium.flows.cli.terminal import (
+    AsJson,
+    HomePath,
+    SameInput,
+    SpecPath,
+    TerminalReporter,
+    one_line_errors,
+    out,
+    print_json,
+    working,
+)
 
 if TYPE_CHECKING:
-    from tabularium._paying import Paying
+    from tabularium._check import Paying
     from tabularium.flows.operations.deployments.deployment import Wanted
     from tabularium.flows.operations.deployments.foretold import Foretold
     from tabularium.tasks.arrival.inboxes import Inbox
     from tabularium.tasks.runtime.home import Home
-    from tabularium.validations.spec.model import ReleaseSpec
+    from tabularium.validations.release_spec.model import ReleaseSpec
 
 
 def deploy(
@@ -97,12 +107,12 @@ def deploy(
         if remove:
             with working("telling Prefect's server"):
                 done = _remove(at, spec)
-            said = f"{'No longer' if done['removed'] else 'Was not'} deployed: {done['deployment']}"
+            message = f"{'No longer' if done['removed'] else 'Was not'} deployed: {done['deployment']}"
         else:
             reporter = TerminalReporter(quiet=as_json)
             with working("getting ready"):
-                from tabularium.flows.operations.deployments.deployment import Wanted
-                from tabularium.flows.operations.deployments.deployment_checks import (
+                from tabularium.flows.operations.deployments.deployment import (
+                    Wanted,
                     checked,
                     description,
                     timing,
@@ -162,18 +172,18 @@ def deploy(
             if inbox is not None:
                 lines.append(f"Inbox:    {done['inbox']}")
             lines += [*done["no_longer"], *([] if account is None else [account.words])]
-            said = "\n".join([*lines, *([] if ahead is None else ahead.sentences())])
+            message = "\n".join([*lines, *([] if ahead is None else ahead.sentences())])
         if as_json:
             print_json(done)
         else:
-            out.print(said, soft_wrap=True, markup=False, highlight=False)
+            out.print(message, soft_wrap=True, markup=False, highlight=False)
 
 
 def _foretold(
     spec: ReleaseSpec, home: Home, cron: str | None, timezone: str, period: str | None
 ) -> tuple[Paying | None, Foretold | None]:
     """Return what the account can pay, and what becomes of a schedule that makes periods."""
-    from tabularium._paying import paying, schedule_ahead
+    from tabularium._check import paying, schedule_ahead
     from tabularium.flows.operations.periods import is_template
 
     account = paying(spec, home.path)
@@ -185,15 +195,15 @@ def _foretold(
 def _make(
     home: Home, wanted: Wanted, inbox: Inbox | None, account: str, warn_below: str | None
 ) -> dict[str, Any]:
-    """Make all that belongs to a deployment; return what programs are told of it."""
+    """Make all that belongs to a deployment; return its description for programs."""
     from prefect.client.orchestration import get_client
 
-    from tabularium.flows.operations import upkeep_schedules
+    from tabularium.flows.operations.deployments.deployment import Triggers, triggers_of
     from tabularium.flows.operations.deployments.deployment import deploy as make
-    from tabularium.flows.operations.deployments.triggers import Triggers, triggers_of
+    from tabularium.flows.operations.deployments.prepare import ensure
     from tabularium.flows.operations.names_in_prefect import FLOW
     from tabularium.flows.operations.prefect_api import connected
-    from tabularium.flows.operations.reporting.budget_warnings import set_threshold
+    from tabularium.flows.operations.reporting.announcements import set_threshold
     from tabularium.tasks.arrival import inboxes
 
     with connected(home) as url, get_client(sync_client=True) as client:
@@ -205,7 +215,7 @@ def _make(
         else:
             inbox = inboxes.checked(home, inbox)
         made = make(client, wanted)
-        upkeep_schedules.ensure(home)
+        ensure(home)
         if inbox is not None:  # watched only now: what is announced before there is an automation is lost
             inboxes.add(home, inbox)
     schedule = None if wanted.cron is None else f"{wanted.cron}, {wanted.timezone}"
@@ -229,9 +239,9 @@ def _remove(home: Home, spec: Path) -> dict[str, Any]:
     from tabularium.flows.operations.names_in_prefect import FLOW
     from tabularium.flows.operations.prefect_api import connected
     from tabularium.tasks.arrival import inboxes
-    from tabularium.validations.spec.load import load_spec
+    from tabularium.validations.release_spec.load import load_spec
 
-    # Of a spec that is gone the product's name is enough.
+    # For a spec that is gone, the product's name is enough.
     product = load_spec(spec).spec.product if spec.exists() or spec.suffix else str(spec)
     with connected(home), get_client(sync_client=True) as client:
         removed = remove(client, product)
@@ -239,9 +249,47 @@ def _remove(home: Home, spec: Path) -> dict[str, Any]:
     return {"deployment": f"{FLOW}/{product}", "removed": removed or watched}
 
 
+def notify(
+    file: Annotated[Path, typer.Argument(help="Automations, such as deploy/automations.yaml.")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TABULARIUM_NOTIFY",
+            show_envvar=True,
+            help="https://… or mailtos://…, at first; with a password in it, better in the environment.",
+        ),
+    ] = None,
+    home: HomePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have Prefect's server tell people of what happens; doing it again changes only what differs."""
+    with one_line_errors():
+        from prefect.client.orchestration import get_client
+
+        from tabularium.flows.operations.deployments.notifications import load_automations
+        from tabularium.flows.operations.prefect_api import connected
+        from tabularium.tasks.runtime.home import Home
+
+        with connected(Home.found(home)), get_client(sync_client=True) as client:
+            names = load_automations(client, file, to or "")
+        if as_json:
+            print_json({"automations": names})
+        else:
+            for name in names:
+                out.print(name, soft_wrap=True, markup=False, highlight=False)
+            host = urlsplit(to).hostname if to else None
+            message = (
+                f"Messages go to {host or 'the address given'}." if to else "Messages go where they went."
+            )
+            out.print(message, soft_wrap=True, markup=False, highlight=False)
+
+
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     app.command(
         epilog='Example:  tabularium deploy census.yaml --cron "0 6 1 * *" --timezone Europe/Berlin '
         '--period "{previous_month:%Y-%m}"'
     )(deploy)
+    app.command(
+        epilog="Example:  tabularium notify deploy/automations.yaml --to https://hooks.example.org/release"
+    )(notify)

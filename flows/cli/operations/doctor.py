@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from tabularium.flows.cli.options import AsJson, HomePath
-from tabularium.flows.cli.terminal import one_line_errors, out, print_json, working
+from tabularium.flows.cli.terminal import AsJson, HomePath, one_line_errors, out, print_json, working
 from tabularium.tasks.runtime.home import Home
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}

@@ -1,4 +1,4 @@
-"""Whether the Prefect part of an installation is well: server, work pool, worker, deployments."""
+"""Health of the Prefect part of an installation: server, work pool, worker, deployments."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def _server(client: SyncPrefectClient, url: str) -> HealthCheck:
     there = client.api_version()
     if there.split(".")[:2] == __version__.split(".")[:2]:
         return HealthCheck("server", "ok", f"Prefect {there} at {url}")
-    said = f"Prefect {there} at {url}, and {__version__} here"
-    return HealthCheck("server", "warn", said, "install the same version on both")
+    message = f"Prefect {there} at {url}, and {__version__} here"
+    return HealthCheck("server", "warn", message, "install the same version on both")
 
 
 def _page(home: Home, url: str) -> Iterator[HealthCheck]:
@@ -71,8 +71,8 @@ def _page(home: Home, url: str) -> Iterator[HealthCheck]:
 def _pool(client: SyncPrefectClient, home: Home, name: str) -> Iterator[HealthCheck]:
     from prefect.exceptions import ObjectNotFound
 
-    own = name == WORK_POOL
-    start = f"tabularium up{home.option}" if own else f"prefect worker start --pool {name}"
+    ours = name == WORK_POOL
+    start = f"tabularium up{home.option}" if ours else f"prefect worker start --pool {name}"
     try:
         pool = client.read_work_pool(name)
     except ObjectNotFound:
@@ -82,8 +82,8 @@ def _pool(client: SyncPrefectClient, home: Home, name: str) -> Iterator[HealthCh
         yield HealthCheck("pool", "fail", f"{name} is paused", f"prefect work-pool resume {name}")
     else:
         yield HealthCheck("pool", "ok", f"{name}, of type {pool.type}")
-    online = [each for each in client.read_workers_for_work_pool(name) if each.status == "ONLINE"]
-    of_pool = "" if own else f" of {name}"
+    online = [worker for worker in client.read_workers_for_work_pool(name) if worker.status == "ONLINE"]
+    of_pool = "" if ours else f" of {name}"
     if online:
         yield HealthCheck("worker", "ok", f"{len(online)} online{of_pool}")
     else:
@@ -91,16 +91,26 @@ def _pool(client: SyncPrefectClient, home: Home, name: str) -> Iterator[HealthCh
 
 
 def _pools_of_deployments(client: SyncPrefectClient) -> list[str]:
-    return sorted({each.work_pool_name for each in deployments_of_products(client) if each.work_pool_name})
+    return sorted(
+        {
+            deployment.work_pool_name
+            for deployment in deployments_of_products(client)
+            if deployment.work_pool_name
+        }
+    )
 
 
 def _deployments(client: SyncPrefectClient) -> Iterator[HealthCheck]:
-    found = deployments_of_products(client)
-    paused = sorted(each.name for each in found if each.paused)
+    deployments = deployments_of_products(client)
+    paused = sorted(deployment.name for deployment in deployments if deployment.paused)
     if paused:
         yield HealthCheck("deployments", "warn", f"paused: {', '.join(paused)}", "resume them in the UI")
     else:
-        yield HealthCheck("deployments", "ok", ", ".join(sorted(each.name for each in found)) or "none yet")
+        yield HealthCheck(
+            "deployments",
+            "ok",
+            ", ".join(sorted(deployment.name for deployment in deployments)) or "none yet",
+        )
 
 
 def _overdue(client: SyncPrefectClient, home: Home) -> Iterator[HealthCheck]:
@@ -108,46 +118,52 @@ def _overdue(client: SyncPrefectClient, home: Home) -> Iterator[HealthCheck]:
 
     from tabularium.flows.operations.reporting.overdue import overdue
 
-    found = overdue(client, home, datetime.now(UTC))
-    releases = [each for each in found if not each.inbox]
+    missing = overdue(client, home, datetime.now(UTC))
+    releases = [release for release in missing if not release.inbox]
     if releases:
-        said = f"overdue: {'; '.join(each.line() for each in releases)}"
-        yield HealthCheck("releases", "warn", said, "see what became of their runs in the UI")
-    for each in found:
-        if each.inbox:
-            hint = f"ask whoever delivers into {each.inbox}, or deploy with another --due"
-            yield HealthCheck("deliveries", "warn", f"no data have arrived: {each.line()}", hint)
+        message = f"overdue: {'; '.join(release.line() for release in releases)}"
+        yield HealthCheck("releases", "warn", message, "see what became of their runs in the UI")
+    for late in missing:
+        if late.inbox:
+            hint = f"ask whoever delivers into {late.inbox}, or deploy with another --due"
+            yield HealthCheck("deliveries", "warn", f"no data have arrived: {late.line()}", hint)
 
 
 def _runs(client: SyncPrefectClient, home: Home) -> Iterator[HealthCheck]:
-    from tabularium.flows.operations.reporting import runs_seen
+    from tabularium.flows.operations.reporting.overdue import (
+        DAYS,
+        ended_badly,
+        late,
+        named,
+        since_a_minute,
+        trying_again,
+        waiting_for_officers,
+    )
     from tabularium.flows.operations.waiting import decided_runs
 
-    found = []
-    decided = [run for run in decided_runs(client, home) if runs_seen.since_a_minute(run)]
+    checks = []
+    decided = [run for run in decided_runs(client, home) if since_a_minute(run)]
     if decided:
-        said = (
-            f"{len(decided)} wait though an officer has decided: {'; '.join(map(runs_seen.named, decided))}"
-        )
-        found.append((said, "the watcher lets them go on; see that it runs"))
-    waiting = runs_seen.waiting_for_officers(client)
+        message = f"{len(decided)} wait though an officer has decided: {'; '.join(map(named, decided))}"
+        checks.append((message, "the watcher lets them go on; see that it runs"))
+    waiting = waiting_for_officers(client)
     if waiting:
-        found.append((f"waiting for an officer: {'; '.join(waiting)}", "see what each says in the UI"))
-    retried = runs_seen.trying_again(client)
+        checks.append((f"waiting for an officer: {'; '.join(waiting)}", "see what each says in the UI"))
+    retried = trying_again(client)
     if retried:
-        found.append(
-            (f"trying again later: {'; '.join(retried)}", "each goes on by itself once that is mended")
+        checks.append(
+            (f"trying again later: {'; '.join(retried)}", "each goes on by itself once that is repaired")
         )
-    number, since = runs_seen.late(client)
+    number, since = late(client)
     if number:
         minutes = since.total_seconds() / 60
         hint = "wait for those before it; see that a worker is online"
-        found.append((f"{number} should have begun, the first {minutes:.0f} minutes ago", hint))
-    for name, runs in runs_seen.ended_badly(client).items():
+        checks.append((f"{number} should have begun, the first {minutes:.0f} minutes ago", hint))
+    for name, runs in ended_badly(client).items():
         if runs:
-            said = f"{len(runs)} {name.lower()} in the last {runs_seen.DAYS} days, the last one {runs[0]}"
-            found.append((said, "see what each says in the UI"))
-    for said, hint in found:
-        yield HealthCheck("runs", "warn", said, hint)
-    if not found:
-        yield HealthCheck("runs", "ok", f"none waits; none failed in the last {runs_seen.DAYS} days")
+            message = f"{len(runs)} {name.lower()} in the last {DAYS} days, the last one {runs[0]}"
+            checks.append((message, "see what each says in the UI"))
+    for message, hint in checks:
+        yield HealthCheck("runs", "warn", message, hint)
+    if not checks:
+        yield HealthCheck("runs", "ok", f"none waits; none failed in the last {DAYS} days")

@@ -1,4 +1,4 @@
-"""``tabularium up``: the whole installation on one machine, in the foreground."""
+"""Commands that run until Ctrl-C: ``up`` (the installation on one machine), ``watch`` (inboxes), ``desk``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Annotated
 
 import typer
 
-from tabularium.flows.cli.options import HomePath
-from tabularium.flows.cli.terminal import err, one_line_errors, out
+from tabularium.flows.cli.terminal import HomePath, err, one_line_errors, out, working
 from tabularium.flows.operations.installation import (
     Installation,
     database_url,
@@ -22,12 +21,7 @@ from tabularium.flows.operations.installation import (
     wait_until_ready,
 )
 from tabularium.flows.operations.listeners import LOOPBACK, listening, listens
-from tabularium.flows.operations.server_address import (
-    alone,
-    forget_address,
-    server_folder,
-    write_address,
-)
+from tabularium.flows.operations.server_address import alone, forget_address, server_folder, write_address
 from tabularium.flows.operations.supervisor import end_with_the_keeper, keeping
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.extras import require
@@ -77,15 +71,15 @@ def up(
     """
     with one_line_errors():
         require("sqlalchemy", "prefect", "watchfiles", where="up")  # in processes whose errors go to logs
-        place = Home.at(home)
-        place.remember_ledger()
+        opened = Home.at(home)
+        opened.remember_ledger()
         if witness is not None:
             os.environ["TABULARIUM_WITNESS"] = str(witness.absolute())
         at = database_url(database)
-        with alone(place), listening(host, port) as listener:
+        with alone(opened), listening(host, port) as listener:
             address, taken = listener.getsockname()[:2]
             try:
-                _run(Installation(place, address, taken, at, runs or most_runs()), listener, export_to)
+                _run(Installation(opened, address, taken, at, runs or most_runs()), listener, export_to)
             except (KeyboardInterrupt, SystemExit):
                 if stopping.exception is None:
                     raise
@@ -105,12 +99,12 @@ def _run(installation: Installation, listener: socket.socket, export_to: Path | 
             wait_until_ready(installation, server)
             known = server.process.pid if server.process else 0
             write_address(home, installation.url, known)
-            said = _prepared(preparing)
+            message = _prepared(preparing)
             if preparing.returncode:
                 raise InputError(
-                    f"the pool of runs and the upkeep cannot be made ({said})",
+                    f"the pool of runs and the upkeep cannot be made ({message})",
                     where=installation.url,
-                    hint="mend that, then run again",
+                    hint="repair that, then run again",
                 )
             keeper.start(installation.worker())
             keeper.start(installation.watcher())
@@ -158,13 +152,13 @@ def _let_go_on_later(installation: Installation) -> None:
     """Have the runs that are stopped with the installation go on when it runs again."""
     leaving = _prefects_side(installation, "--stopping")
     try:
-        said = leaving.communicate(timeout=_FAREWELL_SECONDS)[0].strip()
+        message = leaving.communicate(timeout=_FAREWELL_SECONDS)[0].strip()
     except subprocess.TimeoutExpired:  # they go on at the next start all the same
         leaving.kill()
         leaving.wait()
         return
-    if leaving.returncode == 0 and said != "0":
-        _say(f"{said} run{'s' * (said != '1')} will go on when the installation runs again")
+    if leaving.returncode == 0 and message != "0":
+        _say(f"{message} run{'s' * (message != '1')} will go on when the installation runs again")
 
 
 def _welcome(installation: Installation) -> None:
@@ -180,6 +174,70 @@ def _say(text: str) -> None:
     err.print(f"{time.strftime('%H:%M:%S')} {text}", soft_wrap=True, highlight=False, markup=False)
 
 
+_WATCH_EXAMPLES = "Example:  tabularium watch --home /var/lib/tabularium/home"
+
+
+def watch(home: HomePath = None) -> None:
+    """Look at every inbox of a home whenever something changes there, and start releases. Ends by Ctrl-C.
+
+    `tabularium up` starts one; on a machine of its own it needs PREFECT_API_URL. It may be killed at any
+    time, and several may run at once.
+    """
+    with one_line_errors():
+        from tabularium.flows.operations.watcher import watch_until_stopped
+        from tabularium.tasks.runtime.home import Home
+
+        watch_until_stopped(Home.at(home))
+
+
+PORT = 4280
+
+
+def desk(
+    key: Annotated[
+        Path | None,
+        typer.Option(help="Private key (PEM) of the officer who signs; without one, to look only."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 for any.")] = PORT,
+    folders: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--folder",
+            help="A copy of the publication folder or of drafts, for a home elsewhere; may be repeated.",
+        ),
+    ] = None,
+    home: HomePath = None,
+) -> None:
+    """Open the officer's desk in a browser: what waits, what it costs and what it says, to be signed.
+
+    It listens on 127.0.0.1 alone. The address that it prints lets in whoever opens it first: give it to
+    nobody. Enter prints a new one, Ctrl-C ends it. A passphrase of the key is asked for on a page, and
+    forgotten when nobody has used it for a quarter of an hour.
+    """
+    with one_line_errors():
+        with working("opening the desk"):
+            from tabularium.flows.desk.desk import Desk, SigningKey
+            from tabularium.flows.desk.serving import serve
+            from tabularium.mechanisms.errors import InputError
+            from tabularium.tasks.runtime.home import Home
+
+            home_path = Home.found(home).path
+            for folder in folders or ():
+                if not folder.is_dir():
+                    raise InputError(
+                        "is no folder", where=f"--folder {folder}", hint="name one that is there"
+                    )
+            opened = Desk(
+                home_path,
+                tuple(folder.resolve() for folder in folders or ()),
+                None if key is None else SigningKey(home_path, key),
+            )
+            opened.last_entry()
+        serve(opened, port, lambda address: out.print(address, soft_wrap=True, highlight=False))
+
+
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     app.command(epilog="Example:  tabularium up --home /srv/tabularium --port 4200")(up)
+    app.command(epilog=_WATCH_EXAMPLES)(watch)
+    app.command(epilog="Example:  tabularium desk --key officer.pem")(desk)

@@ -1,4 +1,4 @@
-"""``tabularium query``: ask a published release, and be told how far the answer may be off."""
+"""``tabularium query``: ask a published release; answers come with their margins."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 from rich.markup import escape
 
-from tabularium.flows.cli.options import AsJson
-from tabularium.flows.cli.terminal import err, one_line_errors, out, print_json, table
+from tabularium.flows.cli.terminal import AsJson, err, one_line_errors, out, print_json, say, table
 from tabularium.mechanisms.errors import InputError
 
 if TYPE_CHECKING:
@@ -147,28 +146,28 @@ def _show_answer(
         names = [code if code == label else f"{label} ({code})" for code, label in row.group]
         shown.add_row(*map(escape, names), *_numbers(row, 0.01 if answer.estimator else None))
     out.print(shown)
-    _say(f"table {answer.table}, {percent} intervals. {describe(answer)}")
-    if (said := advice(answer)) and not _is_rehearsal(release):
-        _say(said)
+    say(f"table {answer.table}, {percent} intervals. {describe(answer)}")
+    if (note := advice(answer)) and not _is_rehearsal(release):
+        say(note)
     if _is_bounded(release):
-        _say(f"Totals count {_counted(release, answer.table)}: no margin covers what is left out.")
+        say(f"Totals count {_counted(release, answer.table)}: no margin covers what is left out.")
     elif answer.table in release.of_a_universe:
-        _say(f"It counts {_counted(release, answer.table)}.")
-    _say(_checked(release))
+        say(f"It counts {_counted(release, answer.table)}.")
+    say(_checked(release))
     if known := ", ".join(_not_used(release, answer)):
-        _say(f"Public invariants of the release ({known}) are not made use of here.")
+        say(f"Public invariants of the release ({known}) are not made use of here.")
     for line in _conflicts(release).values():
-        _say(line)
+        say(line)
     if promised:
         from tabularium.tasks.query.usefulness import in_words
 
         for line in in_words(promised["usefulness"], promised["posterior"]):
-            _say(line)
+            say(line)
 
 
 def _not_used(release: OpenRelease, answer: Answer) -> list[str]:
     """Name the public numbers that tables show exactly, and that had nothing to say of the answer."""
-    names = [each.name for each in release.certificate.invariants]
+    names = [invariant.name for invariant in release.certificate.invariants]
     return [name for name in names if name not in answer.invariants]
 
 
@@ -184,20 +183,20 @@ def _is_bounded(release: OpenRelease) -> bool:
 def _conflicts(release: OpenRelease) -> dict[str, str]:
     """Say which invariants the measurements contradict: they were published all the same."""
     return {
-        each.name: f"WARNING: the measurements contradict invariant {each.name} beyond chance, at "
-        f"{each.beyond_chance:,} of {each.compared:,} numbers; tables show it all the same, and their "
-        "margins do not cover what is wrong with it."
-        for each in release.certificate.invariants
-        if each.beyond_chance
+        invariant.name: f"WARNING: the measurements contradict invariant {invariant.name} beyond chance, "
+        f"at {invariant.beyond_chance:,} of {invariant.compared:,} numbers; tables show it all the same, and "
+        "their margins do not cover what is wrong with it."
+        for invariant in release.certificate.invariants
+        if invariant.beyond_chance
     }
 
 
 def _numbers(row: Row, width: float | None) -> list[str]:
     if row.low is not None and row.high is not None:
         width = row.high - row.low
-    said = [_written(number, width) for number in (row.value, row.low, row.high, row.published)]
-    error = row.standard_error  # where numbers are known up to bins alone it is far below the interval
-    return [said[0], _written(error, None if error is None else 2 * error), *said[1:]]
+    texts = [_written(number, width) for number in (row.value, row.low, row.high, row.published)]
+    error = row.standard_error  # where numbers are known only up to bins it is far below the interval
+    return [texts[0], _written(error, None if error is None else 2 * error), *texts[1:]]
 
 
 def _written(number: float | None, width: float | None) -> str:
@@ -214,8 +213,8 @@ def _row(row: Row, answer: Answer) -> dict[str, Any]:
 
 
 def _about(release: OpenRelease) -> dict[str, Any]:
-    found = release.certificate
-    named = {"id": found.release_id, "product": found.product, "period": found.period}
+    certificate = release.certificate
+    named = {"id": certificate.release_id, "product": certificate.product, "period": certificate.period}
     how = {"certificate": release.digest, "verified": release.verified}
     return named | how | {"rehearsal": _is_rehearsal(release)}
 
@@ -252,37 +251,38 @@ def _show_tables(release: OpenRelease, *, as_json: bool) -> None:
             {
                 "release": _about(release),
                 "tables": [
-                    {**_described(each), "counted": _counted(release, each.name)} for each in release.tables
+                    {**_described(entry), "counted": _counted(release, entry.name)}
+                    for entry in release.tables
                 ],
                 "invariants_in_conflict": list(_conflicts(release)),
             }
         )
         return
-    for each in release.tables:
-        shown = table("attribute", "values", title=f"table {escape(each.name)}")
-        for about in _described(each)["attributes"]:
+    for entry in release.tables:
+        shown = table("attribute", "values", title=f"table {escape(entry.name)}")
+        for about in _described(entry)["attributes"]:
             values = [code if code == label else f"{code} {label}" for code, label in about["values"]]
             more = f", … ({about['number']} in all)" if about["number"] > len(values) else ""
             levels = f"levels {', '.join(about['levels'])}: " if about["levels"] else ""
             shown.add_row(escape(about["name"]), escape(f"{levels}{', '.join(values)}{more}"))
-        for array in each.arrays:
+        for array in entry.arrays:
             shown.add_row(
                 escape(array.measure), escape(": ".join(filter(None, (array.asks.offers, array.asks.about))))
             )
         out.print(shown)
-        if _is_bounded(release) or each.name in release.of_a_universe:
-            _say(f"Totals of {each.name} count {_counted(release, each.name)}.")
+        if _is_bounded(release) or entry.name in release.of_a_universe:
+            say(f"Totals of {entry.name} count {_counted(release, entry.name)}.")
     for sizes in release.histograms:
-        asked = ", ".join(f"{each}({sizes.name})" for each in ("support", "entropy"))
-        _say(f"Histogram of {sizes.column}: {asked}, distance({sizes.name}, NUMBER).")
+        asked = ", ".join(f"{name}({sizes.name})" for name in ("support", "entropy"))
+        say(f"Histogram of {sizes.column}: {asked}, distance({sizes.name}, NUMBER).")
     for line in _conflicts(release).values():
-        _say(line)
-    _say(_checked(release))
-    _say('Ask for instance "count" or "count by NAME where NAME = VALUE".')
-    _say("The language: docs/reference/query-language.md")
+        say(line)
+    say(_checked(release))
+    say('Ask for instance "count" or "count by NAME where NAME = VALUE".')
+    say("The language: docs/reference/query-language.md")
 
 
-def _described(each: ReleasedTable) -> dict[str, Any]:
+def _described(entry: ReleasedTable) -> dict[str, Any]:
     attributes = [
         {
             "name": attribute.name,
@@ -290,17 +290,13 @@ def _described(each: ReleasedTable) -> dict[str, Any]:
             "number": len(attribute.codes),
             "values": list(islice(zip(attribute.codes, attribute.labels, strict=True), _SHOWN_VALUES)),
         }
-        for attribute in each.axes.attributes
+        for attribute in entry.axes.attributes
     ]
     measures = [
         {"name": array.measure, "answers": list(array.asks.answers), "about": array.asks.about}
-        for array in each.arrays
+        for array in entry.arrays
     ]
-    return {"name": each.name, "attributes": attributes, "measures": measures}
-
-
-def _say(text: str) -> None:
-    out.print(text, soft_wrap=True, highlight=False, markup=False)
+    return {"name": entry.name, "attributes": attributes, "measures": measures}
 
 
 def _percent(level: float) -> str:

@@ -1,4 +1,4 @@
-"""``tabularium verify``: whether a release is what it says, from its folder alone, offline."""
+"""``tabularium verify``: whether a release is what it says, offline and from its folder only."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import typer
 from rich.markup import escape
 
 import tabularium
-from tabularium.flows.cli.options import AsJson
-from tabularium.flows.cli.terminal import one_line_errors, out, print_json, working
+from tabularium.flows.cli.terminal import AsJson, one_line_errors, out, print_json, working
 from tabularium.mechanisms.errors import NotInstalled
 
 if TYPE_CHECKING:
@@ -61,13 +60,13 @@ def verify(
             _conclude(verdict)
         if not verdict or (strict and verdict.unchecked):
             raise typer.Exit(1)
-        if any(each.not_installed for each in verdict.unchecked):
+        if any(finding.not_installed for finding in verdict.unchecked):
             raise typer.Exit(NotInstalled.exit_code)
 
 
 def _title(subject: Subject) -> str:
-    said = subject.certificate
-    return _shown(f"{said.product} {said.period}, release {said.release_id}")
+    certificate = subject.certificate
+    return _shown(f"{certificate.product} {certificate.period}, release {certificate.release_id}")
 
 
 def _shown(text: str) -> str:
@@ -81,14 +80,14 @@ def _show(title: str, findings: list[Finding]) -> None:
     for group, some in groupby(findings, key=lambda finding: finding.group):
         out.print(f"[bold]{escape(group)}[/bold]", highlight=False)
         for finding in some:
-            said = f": {escape(finding.said)}" if finding.said else ""
+            detail = f": {escape(finding.said)}" if finding.said else ""
             if finding.outcome == "unchecked":
                 needs = "not checked:" if finding.not_installed else "not checked; it needs"
-                said = f": {needs} {escape(finding.said)}"
+                detail = f": {needs} {escape(finding.said)}"
             out.print(
-                f"  {_MARKS[finding.outcome]} {escape(finding.what)}[dim]{said}[/dim]"
+                f"  {_MARKS[finding.outcome]} {escape(finding.what)}[dim]{detail}[/dim]"
                 if finding.outcome != "failed"
-                else f"  {_MARKS[finding.outcome]} {escape(finding.what)}[red]{said}[/red]",
+                else f"  {_MARKS[finding.outcome]} {escape(finding.what)}[red]{detail}[/red]",
                 soft_wrap=True,
                 highlight=False,
             )

@@ -1,4 +1,4 @@
-"""What a schedule will cost: until when an account pays for it, and what ten years of it come to."""
+"""Cost of a schedule: until when an account pays for it, and what ten years of it come to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tabularium.flows.operations.server_address import written_address
 if TYPE_CHECKING:
     from tabularium.ledger import Terms
     from tabularium.tasks.runtime.home import Home
-    from tabularium.validations.spec.model import ReleaseSpec
+    from tabularium.validations.release_spec.model import ReleaseSpec
 
 YEARS = 10
 MOST_RUNS = 4_000
@@ -54,20 +54,20 @@ class Foretold:
     symbol: str
 
     def sentences(self) -> list[str]:
-        """Return what a person is told."""
-        said = []
+        """Return the forecast as sentences."""
+        lines = []
         if self.unpaid is not None:
             period, at = self.unpaid
             why = "the account takes no charges then" if self.closed else "what is left does not pay for it"
             before = "" if self.last is None else f"This schedule is paid for until period {self.last[0]}. "
-            said.append(f"{before}Period {period}, which runs on {at:%Y-%m-%d}, would be refused: {why}.")
+            lines.append(f"{before}Period {period}, which runs on {at:%Y-%m-%d}, would be refused: {why}.")
         if self.periods is not None:
             loss = f"ε = {self.epsilon:.3g} at δ = {float(self.delta or 0):g}"
-            said.append(
+            lines.append(
                 f"Ten years of this schedule are {self.periods} periods: {self.symbol} = {self.spent} "
                 f"plainly summed, or {loss}."
             )
-        return said
+        return lines
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -75,9 +75,9 @@ class Foretold:
         return {
             **{
                 name: None
-                if found is None
-                else {"period": found[0], "at": found[1].astimezone(UTC).isoformat()}
-                for name, found in times.items()
+                if coming_runs is None
+                else {"period": coming_runs[0], "at": coming_runs[1].astimezone(UTC).isoformat()}
+                for name, coming_runs in times.items()
             },
             "ten_years": None
             if self.periods is None
@@ -109,8 +109,6 @@ def coming(
         Cron, time zone, and the template of the period.
     charged
         Periods of the product that are paid for already.
-    terms
-        Of the account.
     """
     cron, timezone, template = schedule
     end, at, known = now.replace(year=now.year + YEARS, day=min(now.day, 28)), now, set(charged)
@@ -134,43 +132,37 @@ def paid_together(left: Fraction, schedules: Sequence[tuple[Fraction, int, Comin
 
     Parameters
     ----------
-    left
-        Of the account.
     schedules
-        Of each: what a period costs, how many are paid for at most, and what comes.
+        For each: what a period costs, how many are paid for at most, and what comes.
     """
     numbers, refused = [0 for _ in schedules], [False for _ in schedules]
-    runs = [(at, place) for place, (_, _, found) in enumerate(schedules) for _, at in found.periods]
-    for _, place in sorted(runs):
-        cost, most, _ = schedules[place]
-        refused[place] |= cost > left or numbers[place] >= most
-        if not refused[place]:
+    runs = [(at, index) for index, (_, _, schedule) in enumerate(schedules) for _, at in schedule.periods]
+    for _, index in sorted(runs):
+        cost, most, _ = schedules[index]
+        refused[index] |= cost > left or numbers[index] >= most
+        if not refused[index]:
             left -= cost
-            numbers[place] += 1
+            numbers[index] += 1
     return numbers
 
 
-def foretold(spec: ReleaseSpec, found: Coming, *, pays_for: int, terms: Terms) -> Foretold:
+def foretold(spec: ReleaseSpec, runs: Coming, *, pays_for: int, terms: Terms) -> Foretold:
     """Say what becomes of a schedule.
 
     Parameters
     ----------
-    found
-        Its periods.
     pays_for
         How many of them the account pays for.
-    terms
-        Of the account.
     """
     from tabularium.ledger.review import DELTA, composed
 
-    new = found.periods
+    new = runs.periods
     open_for = next((n for n, (_, at) in enumerate(new) if terms.closed_on(_day(at))), len(new))
     paid = min(pays_for, open_for)
     last = new[paid - 1] if 0 < paid < len(new) else None
     unpaid = new[paid] if paid < len(new) else None
     privacy, closed = spec.privacy, open_for <= pays_for
-    if not found.ten_years or not new:
+    if not runs.ten_years or not new:
         return Foretold(last, unpaid, closed, None, None, None, None, privacy.symbol)
     delta = privacy.delta or DELTA
     epsilon = composed(privacy.definition, privacy.budget, len(new), delta)
@@ -197,11 +189,15 @@ def schedules_of(home: Home) -> list[tuple[str, str, tuple[str, str, str]]]:
     with asking_once(home) as client:
         deployments = deployments_of_products(client)
     return [
-        (each.name, str(each.parameters.get("spec", "")), (when.cron, when.timezone or "UTC", period))
-        for each in deployments
-        if each.parameters.get("home") in (None, str(home.path))
-        and is_template(period := str(each.parameters.get("period") or ""))
-        for schedule in each.schedules
+        (
+            deployment.name,
+            str(deployment.parameters.get("spec", "")),
+            (when.cron, when.timezone or "UTC", period),
+        )
+        for deployment in deployments
+        if deployment.parameters.get("home") in (None, str(home.path))
+        and is_template(period := str(deployment.parameters.get("period") or ""))
+        for schedule in deployment.schedules
         if schedule.active and isinstance(when := schedule.schedule, CronSchedule)
     ]
 

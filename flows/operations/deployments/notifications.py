@@ -1,4 +1,4 @@
-"""Automations from a file: who is told what, by a mail or a call of a webhook."""
+"""Automations from a file: who is notified of what, by mail or a webhook."""
 
 from __future__ import annotations
 
@@ -63,25 +63,25 @@ def load_automations(client: SyncPrefectClient, file: Path, address: str) -> lis
                 where=f"{file.name}, {written.get('name')}",
                 hint="compare it with deploy/automations.yaml",
             ) from None
-    for each in wanted:
-        set_automation(client, each)
-    return [each.name for each in wanted]
+    for automation in wanted:
+        set_automation(client, automation)
+    return [automation.name for automation in wanted]
 
 
 @bare_errors
 def _written(file: Path) -> list[dict[str, Any]]:
     try:
-        found: list[dict[str, Any]] = yaml.safe_load(file.read_text())["automations"]
+        automations: list[dict[str, Any]] = yaml.safe_load(file.read_text())["automations"]
     except (OSError, yaml.YAMLError, TypeError, KeyError) as error:
         what = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else "holds no automations"
         raise InputError(what, where=str(file), hint="give a file such as deploy/automations.yaml") from None
-    return found
+    return automations
 
 
 def _kept(client: SyncPrefectClient, address: str) -> UUID:
     """Return the id of the block that sends messages, with this address or, without one, as it is."""
     if not address:
-        blocks = [each for each in client.read_block_documents() if each.name == _BLOCK]
+        blocks = [document for document in client.read_block_documents() if document.name == _BLOCK]
         if blocks:
             return blocks[0].id
     return cast("UUID", _receiver(address).save(_BLOCK, overwrite=True))
@@ -112,16 +112,18 @@ def _receiver(address: str) -> Block:
 
 def set_automation(client: SyncPrefectClient, wanted: AutomationCore) -> None:
     """Make the automation of that name, or put this in its place; where there are several, one is left."""
-    found = client.read_automations_by_name(wanted.name)
-    if not found:
+    automations = client.read_automations_by_name(wanted.name)
+    if not automations:
         client.create_automation(wanted)
-    elif _said(found[0]) != _said(wanted):  # replacing it would forget what it has seen and waits for
-        client.update_automation(found[0].id, wanted)
-    for other in found[1:]:
+    elif _definition(automations[0]) != _definition(
+        wanted
+    ):  # replacing it would forget what it has seen and waits for
+        client.update_automation(automations[0].id, wanted)
+    for other in automations[1:]:
         client.delete_automation(other.id)
 
 
-def _said(automation: AutomationCore) -> dict[str, Any]:
+def _definition(automation: AutomationCore) -> dict[str, Any]:
     """Return what an automation is to do, without what the server adds to it."""
-    told = automation.model_dump(mode="json", include={"name", "description", "enabled", "actions"})
-    return {**told, "trigger": automation.trigger.model_dump(mode="json", exclude={"id"})}
+    document = automation.model_dump(mode="json", include={"name", "description", "enabled", "actions"})
+    return {**document, "trigger": automation.trigger.model_dump(mode="json", exclude={"id"})}

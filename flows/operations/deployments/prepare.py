@@ -1,4 +1,4 @@
-"""What an installation needs on its server: the pool, upkeep, and its runs of last time, which go on.
+"""Preparation of a server: the work pool, upkeep, and runs of last time, which go on.
 
     python -m tabularium.flows.operations.deployments.prepare --home HOME --runs N [--export-to FOLDER]
     python -m tabularium.flows.operations.deployments.prepare --home HOME --stopping
@@ -10,13 +10,115 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tabularium.flows.operations import run_keeper, upkeep_schedules
 from tabularium.flows.operations.deployments.deployment import make_work_pool
+from tabularium.flows.operations.names_in_prefect import JOB_VARIABLES, TAG, WORK_POOL
 from tabularium.flows.operations.waiting import until_the_server_answers
+from tabularium.flows.operations.watcher import start_again
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.stage import sanitised
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+
+# When upkeep runs: how ``up`` and ``deploy`` deploy the flows in :mod:`tabularium.flows.upkeep`.
+
+
+#: Name of all these deployments; the flow's own name says which.
+NAME = "upkeep"
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """A flow of :mod:`tabularium.flows.upkeep`, and when it runs.
+
+    Attributes
+    ----------
+    exports
+        Whether it takes the folder of exports.
+    """
+
+    flow: str
+    function: str
+    cron: str
+    exports: bool
+
+
+UPKEEP = (
+    Upkeep("verify-ledger", "verify_ledger", "20 2 * * *", True),
+    Upkeep("restore-drill", "restore_drill", "40 3 * * 0", True),
+    Upkeep("sweep-workspaces", "sweep", "50 4 * * *", False),
+    Upkeep("tell-overdue", "tell_overdue", "10 7 * * *", False),
+)
+
+
+def ensure(home: Home, export_to: Path | None = None, *, timezone: str = "UTC") -> list[str]:
+    """Make the deployments of upkeep on the Prefect API of this block, or update what differs.
+
+    Call it inside :func:`tabularium.flows.operations.prefect_api.connected`.
+
+    Parameters
+    ----------
+    export_to
+        Where the ledger's exports go, best on another machine; None leaves what was said before.
+
+    Returns
+    -------
+    The names of the deployments
+    """
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        make_work_pool(client)
+        return [_ensure(client, upkeep, home, export_to, timezone) for upkeep in UPKEEP]
+
+
+def _ensure(
+    client: SyncPrefectClient, wanted: Upkeep, home: Home, export_to: Path | None, timezone: str
+) -> str:
+    from prefect.client.schemas.actions import DeploymentScheduleCreate
+    from prefect.client.schemas.schedules import CronSchedule
+
+    from tabularium.flows import upkeep
+
+    flow = getattr(upkeep, wanted.function)
+    name = f"{wanted.flow}/{NAME}"
+    parameters = {"home": str(home.path)}
+    if wanted.exports:
+        before = _earlier_target(client, name) if export_to is None else str(export_to.absolute())
+        parameters |= {} if before is None else {"export_to": before}
+    client.create_deployment(
+        flow_id=client.create_flow_from_name(wanted.flow),
+        name=NAME,
+        description=(flow.__doc__ or "").partition("\n")[0],
+        tags=[TAG, NAME],
+        work_pool_name=WORK_POOL,
+        job_variables=JOB_VARIABLES,
+        entrypoint=f"tabularium.flows.upkeep.{wanted.function}",
+        parameters=parameters,
+        parameter_openapi_schema=flow.parameters.model_dump_for_openapi(),
+        enforce_parameter_schema=True,
+        schedules=[
+            DeploymentScheduleCreate(
+                schedule=CronSchedule(cron=wanted.cron, timezone=timezone), slug=wanted.flow
+            )
+        ],
+    )
+    return name
+
+
+def _earlier_target(client: SyncPrefectClient, name: str) -> str | None:
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        deployment = client.read_deployment_by_name(name)
+    except ObjectNotFound:
+        return None
+    return deployment.parameters.get("export_to")
 
 
 def prepare(home: Home, runs: int, export_to: Path | None) -> None:
@@ -34,8 +136,8 @@ def prepare(home: Home, runs: int, export_to: Path | None) -> None:
     until_the_server_answers()
     with get_client(sync_client=True) as client:
         make_work_pool(client, runs)
-        run_keeper.start_again(client, at_once=True)
-        upkeep_schedules.ensure(home, export_to)
+        start_again(client, at_once=True)
+        ensure(home, export_to)
 
 
 def let_go_on_later() -> int:
@@ -43,7 +145,7 @@ def let_go_on_later() -> int:
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
-        return run_keeper.start_again(client, at_once=True)
+        return start_again(client, at_once=True)
 
 
 def main() -> None:

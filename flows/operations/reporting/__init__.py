@@ -1,1 +1,1 @@
-"""What Prefect is told of a run: artifacts, progress, tags, events; all of it public."""
+"""Reports of a run to Prefect: artifacts, progress, tags, events; all of it public."""

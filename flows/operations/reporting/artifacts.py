@@ -1,4 +1,4 @@
-"""What Prefect's UI shows of a published release.
+"""Artifacts in Prefect's UI: a published release, and the progress of a run.
 
 All of it stands in the published folder, which is public, or is what the ledger says of the account. The
 notes of a run are not among it: whether a rule that only warns held is for the operators at home.
@@ -6,17 +6,30 @@ notes of a run are not among it: whether a rule that only warns held is for the 
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
-from tabularium.flows.operations.reporting.budget_warnings import left_and_cap
-from tabularium.flows.release_chain import Outcome
+from tabularium.flows.operations.reporting.announcements import left_and_cap, telling
+from tabularium.flows.release_chain import STAGES, Outcome, read_input
+from tabularium.tasks.ingest.ingest import ingest
+from tabularium.tasks.measure import measure
+from tabularium.tasks.publish.draft_folder import publish_draft, register_draft
+from tabularium.tasks.publish.publish import publish
 from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.publish.rebuild import rebuild
 from tabularium.tasks.publish.release_folder import certificate_in
+from tabularium.tasks.remake import take_measurements
 from tabularium.tasks.report.released_cells import ReleasedCells
 from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.progress import Reporter, reporter, reporting_to
 from tabularium.tasks.sign.statement import STATEMENT
+from tabularium.tasks.validate import validate
 from tabularium.validations.certificate import Certificate, Charge
 
 _BAR = 24
@@ -47,8 +60,8 @@ def show_release(outcome: Outcome, home: Home) -> None:
 
 def release_markdown(folder: Path, certificate: Certificate, status: str, home: Home) -> str:
     """Return what is said of a release as a whole."""
-    told = certificate.ledger
-    unit = "ρ" if told.definition == "zcdp" else "ε"
+    charge = certificate.ledger
+    unit = "ρ" if charge.definition == "zcdp" else "ε"
     lines = [
         f"# {certificate.product}, {certificate.period}: {status}",
         "",
@@ -57,9 +70,9 @@ def release_markdown(folder: Path, certificate: Certificate, status: str, home: 
         "",
         "## Budget",
         "",
-        _cost(told, unit),
+        _cost(charge, unit),
         "",
-        _budget(home, told.account, unit),
+        _budget(home, charge.account, unit),
         "",
         "## Warnings",
         "",
@@ -86,11 +99,11 @@ def table_rows(folder: Path, certificate: Certificate) -> Iterator[dict[str, str
             yield {"table": name, "level": "", "cells": about.rows, "typical margin": ""}
             continue
         cells = ReleasedCells(released, name)
-        for place, number, margin in cells.ask(_TYPICAL):
+        for level, number, margin in cells.ask(_TYPICAL):
             typical = "unknown" if margin is None else f"± {margin:g}"
             yield {
                 "table": name,
-                "level": cells.levels[place].name,
+                "level": cells.levels[level].name,
                 "cells": number,
                 "typical margin": typical,
             }
@@ -113,17 +126,17 @@ def warnings(certificate: Certificate) -> Iterator[str]:
         yield f"the noisy measurements are withheld: {reason}"
 
 
-def bar(part: Fraction, whole: Fraction) -> str:
+def bar(part: Fraction, total: Fraction) -> str:
     """Return a bar that is ``part/whole`` full."""
-    full = int(_BAR * part / whole) if whole else 0
+    full = int(_BAR * part / total) if total else 0
     return "█" * full + "░" * (_BAR - full)
 
 
-def _cost(told: Charge, unit: str) -> str:
-    if told.rests_on is not None:
-        return f"This release is made from the measurements of `{told.rests_on.release_id}`, and was free."
-    cost = sum((each.amount for each in told.tally_charges), told.amount)
-    return f"This release cost {unit} = {cost} of account `{told.account}`."
+def _cost(charge: Charge, unit: str) -> str:
+    if charge.rests_on is not None:
+        return f"This release is made from the measurements of `{charge.rests_on.release_id}`, and was free."
+    cost = sum((tally.amount for tally in charge.tally_charges), charge.amount)
+    return f"This release cost {unit} = {cost} of account `{charge.account}`."
 
 
 def _budget(home: Home, account: str, unit: str) -> str:
@@ -133,3 +146,99 @@ def _budget(home: Home, account: str, unit: str) -> str:
 
 def _bullets(texts: list[str]) -> list[str]:
     return [f"- {text}" for text in texts]
+
+
+# How far a run is, as Prefect's UI shows it: one artifact that says stages and cells of public tables.
+#
+# The text follows from the spec and the ledger only. About the input it says no more than that it is
+# being read: neither rows nor bytes, nor what of it is looked at.
+
+
+_STAGES = [stage.name for stage in STAGES]
+#: Stages that are shown as another one. Reading and judging the input are one stage to Prefect: which of them
+#: refuses would tell what the data are.
+_SHOWN_AS = {
+    **dict.fromkeys((ingest.name, validate.name), read_input.name),
+    take_measurements.name: measure.name,
+    **dict.fromkeys((rebuild.name, register_draft.name, publish_draft.name), publish.name),
+}
+_SECONDS = 0.5  # between two updates: each is a call
+
+
+@dataclass
+class ProgressArtifact:
+    """Tells an artifact what the reporter before it hears too; a server that is away stops nothing."""
+
+    client: Any
+    artifact: UUID
+    before: Reporter
+    _last: float = field(default=0.0)
+    _stage: str = ""
+
+    def started(self, stage: str) -> None:
+        """Say which stage runs."""
+        self.before.started(stage)
+        stage = _SHOWN_AS.get(stage, stage)
+        if stage in _STAGES and stage != self._stage:
+            self._stage = stage
+            self._tell(_STAGES.index(stage) / len(_STAGES), stage)
+
+    def finished(self, stage: str, seconds: float, peak_mib: float) -> None:
+        """Show nothing: the next stage follows at once."""
+        self.before.finished(stage, seconds, peak_mib)
+
+    def ended(self) -> None:
+        """Show that all stages are done, whichever they were."""
+        self._tell(1, "published", at_once=True)
+
+    def failed(self, stage: str) -> None:
+        """Leave it where it was: the run's state says the rest."""
+        self.before.failed(stage)
+
+    def advanced(self, cells: int, of: int) -> None:
+        """Say how many cells are done."""
+        self.before.advanced(cells, of)
+        if of and self._stage in _STAGES:
+            done = (_STAGES.index(self._stage) + cells / of) / len(_STAGES)
+            self._tell(done, f"{self._stage}: {cells:,} of {of:,} cells")
+
+    def fetched(self, percent: int) -> None:
+        """Keep it from Prefect: with the time, it says how large the source is."""
+        self.before.fetched(percent)
+
+    def noted(self, text: str) -> None:
+        """Keep it from Prefect: what is noted may follow from the data."""
+        self.before.noted(text)
+
+    def _tell(self, done: float, what: str, *, at_once: bool = False) -> None:
+        if not at_once and time.monotonic() - self._last < _SECONDS:
+            return
+        from prefect.client.schemas.actions import ArtifactUpdate
+
+        with contextlib.suppress(Exception):
+            self.client.update_artifact(
+                self.artifact, ArtifactUpdate(data=round(100 * done, 1), description=what)
+            )
+        self._last = time.monotonic()
+
+
+@contextlib.contextmanager
+def progress_shown(product: str) -> Iterator[None]:
+    """Show in the flow run that asks how far the block is, which publishes unless it raises.
+
+    A server that is away shows nothing.
+    """
+    from prefect.artifacts import create_progress_artifact
+    from prefect.client.orchestration import get_client
+
+    artifact = None
+    with telling():
+        artifact = create_progress_artifact(0.0, key=f"progress-{product}", description="begins")
+    if not isinstance(artifact, UUID):
+        yield
+        return
+    with get_client(sync_client=True) as client:
+        listener = ProgressArtifact(client, artifact, reporter())
+        with reporting_to(listener):
+            yield
+        listener.ended()

@@ -12,17 +12,18 @@ on large ones. Derivations: docs/explanation/inference.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from math import prod
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from tabularium.mechanisms.arrays import Floats
+from tabularium.mechanisms.arrays import Bools, Floats, Indices
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference.estimate import (
     Estimate,
@@ -32,13 +33,9 @@ from tabularium.mechanisms.inference.estimate import (
     variances_of,
 )
 from tabularium.mechanisms.inference.hierarchy import Hierarchy
-from tabularium.mechanisms.inference.joint.joint_system import (
-    JointSystem,
-    estimated_variances,
-    exact_variances,
-)
-from tabularium.mechanisms.inference.joint.shared_marginals import TableSet, TableShape
-from tabularium.mechanisms.inference.tree_least_squares import consistency
+from tabularium.mechanisms.inference.joint.shared_marginals import Link, TableSet, TableShape, View
+from tabularium.mechanisms.inference.tree_least_squares import TreeLeastSquares, consistency
+from tabularium.mechanisms.noise.synthetic import generator
 
 SMALL = 4_000_000
 """Cells times agreements up to which the variances of the general way are exact."""
@@ -341,3 +338,400 @@ def _common_tree(terms: list[_Term]) -> tuple[Hierarchy, int]:
     if len(trees) == len(terms):
         return deepest, 0
     return Hierarchy(np.concatenate(([-1], deepest.parents + 1))), 1
+
+
+# Tables that must agree on shared marginals, for any variances: conjugate gradients on the dual problem.
+#
+# One unknown per cell of a shared marginal; products with Sigma are two passes over a table, O(nodes x
+# cells). The preconditioner is exact for one link with equal variances. Leaves that are not measured are
+# found by the proximal point method. Variances are exact for small systems, simulated for large ones.
+# Derivation: docs/explanation/inference.md.
+
+
+FLOOR = 1e-6
+"""Exact measurements count as this much of the largest variance: an approximation needs no zeros."""
+
+
+class LinkPreconditioner:
+    """Approximately (B_1 + B_2)^-1 for one link."""
+
+    def __init__(
+        self,
+        link: Link,
+        frames: tuple[TableShape, TableShape],
+        covariances: tuple[TreeLeastSquares, TreeLeastSquares],
+    ):
+        self._shape = link.views[0].shape
+        tree = min((frame.tree for frame in frames), key=lambda tree: tree.nodes)
+        self._rows = link.views[0].rows
+        if self._rows is None:
+            total = sum(
+                view.gather(np.broadcast_to(covariance.variances, frame.shape))
+                for view, frame, covariance in zip(link.views, frames, covariances, strict=True)
+            )
+            self._scale: Floats = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+            return
+        self._tree = tree
+        self._precisions = [
+            _precision(tree, view, frame, covariance)
+            for view, frame, covariance in zip(link.views, frames, covariances, strict=True)
+        ]
+        both = self._precisions[0] + self._precisions[1]
+        with np.errstate(divide="ignore"):
+            self._both = TreeLeastSquares(tree, 1.0 / both, self._shape[1])
+
+    def __call__(self, numbers: Floats) -> Floats:
+        """Return the approximate inverse times ``numbers`` (equations,)."""
+        given = numbers.reshape(self._shape)
+        if self._rows is None:
+            return (self._scale * given).ravel()
+        full = np.zeros((self._tree.nodes, self._shape[1]))
+        full[self._rows] = given
+        moved = self._both.times(self._times_precision(full, self._precisions[1]))
+        return self._times_precision(moved, self._precisions[0])[self._rows].ravel()
+
+    def _times_precision(self, table: Floats, precision: Floats) -> Floats:
+        """Return the precision times values at the leaves, in place; inner nodes are ignored."""
+        table[~self._tree.leaf] = 0.0
+        for block in self._tree.up(table.shape[1]):
+            table[block.parents] = block.total(table[block.children])
+        table *= precision
+        for block in self._tree.down(table.shape[1]):
+            table[block.children] += block.to_children(table[block.parents])
+        table[~self._tree.leaf] = 0.0
+        return table
+
+
+def _precision(tree: Hierarchy, view: View, frame: TableShape, covariance: TreeLeastSquares) -> Floats:
+    """Return 1 / variance with which the table measures the marginal at every node of ``tree``.
+
+    A leaf of the smaller tree may be an inner node of the table's own: then it counts with all that was
+    measured below it.
+    """
+    variances = np.where(
+        tree.leaf[:, None], covariance.below[: tree.nodes], covariance.measured[: tree.nodes]
+    )
+    full = np.broadcast_to(variances, (tree.nodes, frame.cells))
+    summed = View(frame, view.marginal, np.arange(tree.nodes)).gather(full)
+    finite = summed[np.isfinite(summed)]
+    least = FLOOR * (float(finite.max()) if finite.size else 1.0) or 1.0
+    return np.asarray(1.0 / np.maximum(summed, least))
+
+
+Tables = dict[str, Floats]
+
+TOLERANCE = 1e-12
+"""Agreement aimed at, relative to the largest number of the marginal."""
+REFUSED = 1e-7
+"""Disagreement that is no rounding any more: exact values contradict each other."""
+PROXIMAL = 1e3
+"""M, the invented variance of an unmeasured leaf, in units of the largest finite variance."""
+STALLED = 1e-10
+"""Disagreement after conjugate gradients that calls for eigenvalues, where the system is small."""
+FEW_EQUATIONS = 2000
+"""Agreements up to which S may be written out."""
+PRODUCTS = 400
+"""Products with S in one run of conjugate gradients."""
+PATIENCE = 30
+"""Products without a smaller residual after which a run ends."""
+RELATIVE, ROUGH = 1e-10, 1e-5
+"""Residual, relative to its start, that one run aims at; and for synthetic noise."""
+ROUNDS = 60
+"""Moves of p before giving up; usually a handful."""
+CUT = 1e-11
+"""Relative eigenvalues of S below this are redundant agreements."""
+
+
+class JointSystem:
+    """Tables with given variances, ready to be estimated together from any measurements.
+
+    ``variances``: Table name to (nodes, cells) or (nodes, 1) variances; 0 exact, infinity not measured.
+    ``proximal``: M in units of the largest finite variance.
+    """
+
+    def __init__(
+        self, table_set: TableSet, variances: Mapping[str, Floats], proximal: float = PROXIMAL
+    ) -> None:
+        self.table_set = table_set
+        self.variances = variances
+        self.unmeasured: dict[str, Bools] = {}
+        self.finite: Tables = {}
+        finite = [given[np.isfinite(given)] for given in variances.values()]
+        largest = max((float(some.max()) for some in finite if some.size), default=1.0)
+        self.proximal_variance = proximal * (largest or 1.0)
+        for name, frame in table_set.tables.items():
+            unmeasured = np.isinf(variances[name]) & frame.tree.leaf[:, None]
+            self.unmeasured[name] = np.broadcast_to(unmeasured, frame.shape)
+            self.finite[name] = np.where(unmeasured, self.proximal_variance, variances[name])
+        self.any_unmeasured = any(bool(unmeasured.any()) for unmeasured in self.unmeasured.values())
+        self.covariance = {
+            name: TreeLeastSquares(frame.tree, self.finite[name], frame.cells)
+            for name, frame in table_set.tables.items()
+        }
+        self._preconditioners = []
+        for link in table_set.links:
+            one, other = link.tables
+            frames = (table_set.tables[one], table_set.tables[other])
+            pair = (self.covariance[one], self.covariance[other])
+            self._preconditioners.append(LinkPreconditioner(link, frames, pair))
+        self.relative = RELATIVE
+
+    def disagreement(self, tables: Mapping[str, Floats]) -> Floats:
+        """Return C x: the differences between views, link after link."""
+        parts = []
+        for link in self.table_set.links:
+            (one, other), (first, second) = link.tables, link.views
+            parts.append((first.gather(tables[one]) - second.gather(tables[other])).ravel())
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def apply_covariance(self, multipliers: Floats) -> Tables:
+        """Return Sigma C' lam of every table."""
+        pushed = {name: np.zeros(frame.shape) for name, frame in self.table_set.tables.items()}
+        for link, part in self._by_link(multipliers):
+            numbers = part.reshape(link.views[0].shape)
+            link.views[0].scatter(numbers, pushed[link.tables[0]])
+            link.views[1].scatter(-numbers, pushed[link.tables[1]])
+        return {name: self.covariance[name].times(table) for name, table in pushed.items()}
+
+    def enforce_agreement(self, tables: Tables, rounds: int = ROUNDS) -> float:
+        """Move ``tables``, which add up, to the nearest that agree, in place; return what is left open.
+
+        What is left is relative to the largest number of each marginal. Where conjugate gradients stall (many
+        single exact cells make S nearly singular in odd directions) a small system is solved by its
+        eigenvalues instead.
+        """
+        left = self._refined(tables, self._multipliers, 1 if rounds == 1 else 4)
+        if rounds > 1 and left > STALLED and self.table_set.equations <= FEW_EQUATIONS:
+            root = self._root
+            left = self._refined(tables, lambda wrong: root.T @ (root @ wrong), 4)
+        return left
+
+    @cached_property
+    def _root(self) -> Floats:
+        return pseudo_inverse_root(self.responses()[1])
+
+    def _refined(self, tables: Tables, solve: Callable[[Floats], Floats], rounds: int) -> float:
+        wrong = self.disagreement(tables)
+        left = self._worst(wrong, tables)
+        for _ in range(rounds):
+            if left <= TOLERANCE:
+                break
+            moves = self.apply_covariance(solve(wrong))
+            for name, move in moves.items():
+                tables[name] -= move
+            wrong, before = self.disagreement(tables), left
+            left = self._worst(wrong, tables)
+            if not left <= before / 2:
+                if not left <= before:
+                    for name, move in moves.items():
+                        tables[name] += move
+                    left = before
+                break
+        return left
+
+    def _by_link(self, numbers: Floats) -> Iterator[tuple[Link, Floats]]:
+        """Cut (equations,) into the parts of the links."""
+        first = 0
+        for link in self.table_set.links:
+            yield link, numbers[first : first + link.size]
+            first += link.size
+
+    def responses(self) -> tuple[Floats, Floats]:
+        """Return Sigma C' e for every agreement e, (equations, all numbers), and S; small systems only."""
+        number = self.table_set.equations
+        size = sum(frame.tree.nodes * frame.cells for frame in self.table_set.tables.values())
+        moved, system = np.empty((number, size)), np.empty((number, number))
+        for row in range(number):
+            unit = np.zeros(number)
+            unit[row] = 1.0
+            tables = self.apply_covariance(unit)
+            moved[row] = np.concatenate([tables[name].ravel() for name in self.table_set.tables])
+            system[row] = self.disagreement(tables)
+        return moved, system
+
+    def estimates(self, values: Mapping[str, Floats]) -> Tables:
+        """Return the least-squares estimates of all tables, which add up and agree."""
+        first = self._solve(values, None)
+        if self.any_unmeasured:
+            rng = generator(1)
+            size = max(float(np.abs(table).max()) for table in first.values())
+            start = {name: (1 + size) * rng.standard_normal(table.shape) for name, table in first.items()}
+            self._refuse_undetermined(first, self._solve(values, start))
+        return first
+
+    def own_variances(self) -> Tables:
+        """Return the variances (nodes, cells) of each table's own estimate."""
+        return {
+            name: np.broadcast_to(self.covariance[name].variances, frame.shape)
+            for name, frame in self.table_set.tables.items()
+        }
+
+    def simulated_errors(self, rng: np.random.Generator) -> tuple[Tables, Tables]:
+        """Draw synthetic measurement errors; return the errors of the estimates alone and together."""
+        alone = {}
+        for name, frame in self.table_set.tables.items():
+            variances = self.finite[name]
+            deviation = np.sqrt(np.where(np.isinf(variances), 0.0, variances))
+            errors = deviation * rng.standard_normal(frame.shape)
+            alone[name] = consistency(frame.tree, errors, variances).values
+        together = {name: table.copy() for name, table in alone.items()}
+        self.relative = ROUGH
+        self.enforce_agreement(together, rounds=1)
+        self.relative = RELATIVE
+        return alone, together
+
+    def _solve(self, values: Mapping[str, Floats], start: Tables | None) -> Tables:
+        guess, tables = {}, {}
+        for name, frame in self.table_set.tables.items():
+            invented = 0.0 if start is None else start[name]
+            guess[name] = np.where(self.unmeasured[name], invented, values[name])
+            tables[name] = consistency(frame.tree, guess[name], self.finite[name]).values
+        left = self.enforce_agreement(tables)
+        for _ in range(ROUNDS if self.any_unmeasured else 0):
+            moved, size = 0.0, 1.0
+            for name in self.table_set.tables:
+                news = np.where(self.unmeasured[name], tables[name] - guess[name], 0.0)
+                guess[name] = guess[name] + news
+                tables[name] += self.covariance[name].times(news / self.proximal_variance)
+                moved = max(moved, float(np.abs(news).max()))
+                size = max(size, float(np.abs(tables[name]).max()))
+            left = self.enforce_agreement(tables)
+            if moved <= TOLERANCE * size:
+                break
+        if left > REFUSED:
+            self._refuse_contradiction(tables)
+        return tables
+
+    def _multipliers(self, wrong: Floats) -> Floats:
+        """Return lam with S lam = ``wrong`` by conjugate gradients, or the best that was met on the way.
+
+        Redundant agreements differ by rounding; what is no multiple of S's columns grows when iterated on.
+        """
+        result = best = np.zeros_like(wrong)
+        left, along = wrong.copy(), np.zeros_like(wrong)
+        least, since, energy = float(np.linalg.norm(wrong)), 0, 1.0
+        enough = self.relative * least
+        for _ in range(PRODUCTS):
+            parts = zip(self._preconditioners, self._by_link(left), strict=True)
+            near = np.concatenate([precondition(part) for precondition, (_, part) in parts])
+            before, energy = energy, float(left @ near)
+            along = near + (energy / before) * along
+            moved = self.disagreement(self.apply_covariance(along))
+            curvature = float(along @ moved)
+            if not curvature > 0 or not energy > 0:
+                break
+            result = result + (energy / curvature) * along
+            left -= (energy / curvature) * moved
+            size, since = float(np.linalg.norm(left)), since + 1
+            if size < least:
+                best, least, since = result, size, 0
+            if least <= enough or since > PATIENCE:
+                break
+        return best
+
+    def _worst(self, wrong: Floats, tables: Mapping[str, Floats]) -> float:
+        """Largest disagreement, each relative to its marginal's largest number (at least 1)."""
+        if not np.isfinite(wrong).all():
+            return np.inf
+        worst = 0.0
+        for link, part in self._by_link(wrong):
+            size = float(np.abs(link.views[0].gather(tables[link.tables[0]])).max())
+            worst = max(worst, float(np.abs(part).max()) / max(1.0, size))
+        return worst
+
+    def _refuse_contradiction(self, tables: Mapping[str, Floats]) -> None:
+        place = int(np.abs(self.disagreement(tables)).argmax())
+        for link in self.table_set.links:
+            if place < link.size:
+                break
+            place -= link.size
+        row, group = divmod(place, link.views[0].shape[1])
+        node = link.views[0].rows
+        at = f"node {int(node[row])}, " if node is not None else ""
+        raise MechanismError(
+            f"exact values of {link.tables[0]} and {link.tables[1]} contradict each other on their "
+            f"marginal {link.marginal} ({at}group {group})",
+            where="inference",
+            hint="drop one of the invariants",
+        )
+
+    def _refuse_undetermined(self, one: Tables, other: Tables) -> None:
+        for name, table in one.items():
+            open_ = np.abs(table - other[name]) > 1e-6 * (1.0 + np.abs(table).max())
+            open_ &= self.unmeasured[name]
+            if open_.any():
+                node, cell = (int(result[0]) for result in np.nonzero(open_))
+                raise MechanismError(
+                    f"table {name}: node {node}, cell {cell} is not measured and nothing determines it",
+                    where="inference",
+                    hint="measure it, or leave it out of the tables",
+                )
+
+
+def pseudo_inverse_root(system: Floats) -> Floats:
+    """Return R with R'R the pseudo-inverse of a symmetric semidefinite matrix."""
+    if not len(system):
+        return system
+    scale = np.sqrt(np.maximum(np.diag(system), 0.0))
+    scale = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    roots, vectors = np.linalg.eigh(scale[:, None] * (system + system.T) / 2 * scale)
+    keep = roots > CUT * roots.max(initial=0.0)
+    return np.asarray((vectors[:, keep] / np.sqrt(roots[keep])).T * scale)
+
+
+def exact_variances(joint: JointSystem) -> dict[str, Floats]:
+    """Return the exact variances (nodes, cells) of every table: O(agreements x cells) memory.
+
+    The invented measurements of unmeasured leaves are taken away again by the Woodbury identity.
+    """
+    if joint.any_unmeasured:
+        # A huge invented variance would swallow the digits of what is left when it is taken away.
+        joint = JointSystem(joint.table_set, joint.variances, proximal=1.0)
+    diagonal = _stacked(joint, joint.own_variances())
+    responses, system = joint.responses()
+    halves = pseudo_inverse_root(system) @ responses
+    variances = diagonal - (halves**2).sum(axis=0)
+    if joint.any_unmeasured:
+        columns, unmeasured = _unmeasured_columns(joint, halves)
+        # (P - I/M)^-1 = Sigma + Sigma_U (M - Sigma_UU)^-1 Sigma_U': what was invented for these leaves goes.
+        inner = joint.proximal_variance * np.eye(unmeasured.size) - columns[:, unmeasured]
+        variances += (columns * np.linalg.solve((inner + inner.T) / 2, columns)).sum(axis=0)
+    return _unstacked(joint, np.maximum(variances, 0.0))
+
+
+def estimated_variances(joint: JointSystem, probes: int) -> dict[str, Floats]:
+    """Return estimates of the variances (nodes, cells) from ``probes`` draws of pure noise."""
+    rng = generator(2)
+    alone = _stacked(joint, joint.own_variances())
+    together, apart = np.zeros_like(alone), np.zeros_like(alone)
+    for _ in range(probes):
+        before, after = (_stacked(joint, errors) for errors in joint.simulated_errors(rng))
+        together, apart = together + after**2 / probes, apart + (before - after) ** 2 / probes
+    less = alone - apart
+    best = np.where(less > alone / 2, less, together)
+    return _unstacked(joint, np.minimum(best, alone))
+
+
+def _unmeasured_columns(joint: JointSystem, halves: Floats) -> tuple[Floats, Indices]:
+    """Return the joint covariances (unmeasured leaves, all cells), and which cells those leaves are."""
+    unmeasured = np.flatnonzero(_stacked(joint, joint.unmeasured))
+    columns = np.empty((unmeasured.size, halves.shape[1]))
+    for row, place in enumerate(unmeasured):
+        unit = np.zeros(halves.shape[1])
+        unit[place] = 1.0
+        moved = {name: joint.covariance[name].times(table) for name, table in _unstacked(joint, unit).items()}
+        columns[row] = _stacked(joint, moved) - halves[:, place] @ halves
+    return columns, unmeasured
+
+
+def _stacked(joint: JointSystem, tables: Mapping[str, NDArray[np.generic]]) -> Floats:
+    """Lay all tables end to end."""
+    return np.concatenate([np.asarray(tables[name], float).ravel() for name in joint.table_set.tables])
+
+
+def _unstacked(joint: JointSystem, numbers: Floats) -> dict[str, Floats]:
+    """Cut what ``_stacked`` laid end to end into tables again."""
+    shapes = {name: frame.shape for name, frame in joint.table_set.tables.items()}
+    ends = np.cumsum([prod(shape) for shape in shapes.values()])
+    parts = np.split(numbers, ends[:-1])
+    return {name: part.reshape(shapes[name]) for name, part in zip(shapes, parts, strict=True)}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tabularium.mechanisms.arrays import Bools, Floats, Indices, Integers
+from tabularium.mechanisms.arrays import LARGEST_WHOLE, Bools, Floats, Indices, Integers
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference.estimate import Estimate, refuse_node
 from tabularium.mechanisms.inference.joint.joint_consistency import checked_estimates
@@ -38,7 +38,6 @@ from tabularium.mechanisms.inference.joint.projection_schedule import (
 )
 from tabularium.mechanisms.inference.joint.shared_marginals import TableSet, TableShape
 from tabularium.mechanisms.inference.rounding import SNAP, STEPS, largest, rounding
-from tabularium.mechanisms.limits import LARGEST_WHOLE
 
 if TYPE_CHECKING:
     from scipy import sparse

@@ -23,9 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.accounting import Definition
-from tabularium.mechanisms.arrays import Integers
+from tabularium.mechanisms.arrays import LARGEST_COUNT, LARGEST_SUM, Integers
 from tabularium.mechanisms.errors import MechanismError
-from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_SUM
 
 UNIT = 256
 """Parts of a record in which errors are counted; one record changes the sum by this many parts."""

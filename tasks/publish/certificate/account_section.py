@@ -11,8 +11,8 @@ from tabularium.ledger.records import Approved, Reservation
 from tabularium.tasks.publish.certificate.spending import own_amount
 from tabularium.validations import certificate as said
 from tabularium.validations.certificate.value_kinds import Definition, Relation
-from tabularium.validations.spec.exact_facts import exact_facts
-from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.release_spec.exact_facts import exact_facts
+from tabularium.validations.release_spec.model import ReleaseSpec
 
 _WORDS = (
     "All figures are of the ledger's entry that reserved this charge; they never change, and an export of "

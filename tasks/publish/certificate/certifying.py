@@ -15,8 +15,8 @@ from tabularium.tasks.publish.certificate.spending import with_total_budget
 from tabularium.tasks.published_heads import stamped_head
 from tabularium.tasks.runtime.run import Run
 from tabularium.validations.certificate import Certificate
-from tabularium.validations.spec.exact_facts import neighbours
-from tabularium.validations.spec.source import public_name
+from tabularium.validations.release_spec.exact_facts import neighbours
+from tabularium.validations.release_spec.source import public_name
 
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger

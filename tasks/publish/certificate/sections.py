@@ -23,13 +23,13 @@ from tabularium.validations import certificate as said
 from tabularium.validations.certificate import CERTIFICATE, FORMAT, Certificate
 from tabularium.validations.domains import known_marginals as prior_tables
 from tabularium.validations.domains.code_lists import published_name
-from tabularium.validations.spec.exact_facts import Neighbours, along_of, facts_of_release
-from tabularium.validations.spec.load import published, spec_digest
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.privacy import RowCountRule, Tally
-from tabularium.validations.spec.source import public_name
-from tabularium.validations.spec.summary import tally_about
-from tabularium.validations.spec.tables import ABOVE, Invariant
+from tabularium.validations.release_spec.exact_facts import Neighbours, along_of, facts_of_release
+from tabularium.validations.release_spec.load import published, spec_digest
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.privacy import RowCountRule, Tally
+from tabularium.validations.release_spec.source import public_name
+from tabularium.validations.release_spec.summary import tally_about
+from tabularium.validations.release_spec.tables import ABOVE, Invariant
 
 _PUBLIC = ("codes/", "figures/", "invariants/")
 _PRIOR = f"{prior_tables.FOLDER}/"

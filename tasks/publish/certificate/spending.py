@@ -15,8 +15,8 @@ from tabularium.tasks.publish.certificate.certificate_parts import Charged
 from tabularium.tasks.publish.certificate.installed_code import audits
 from tabularium.tasks.publish.guarantee import settled_beforehand
 from tabularium.validations import certificate as said
-from tabularium.validations.spec.checks.table_checks import MECHANISM
-from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.release_spec.checks.table_checks import MECHANISM
+from tabularium.validations.release_spec.model import ReleaseSpec
 
 _Kind = Literal["tally", "table", "measure", "histogram"]
 _SUMS = (

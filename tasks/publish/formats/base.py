@@ -26,10 +26,15 @@ from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.frames import RowWriter, Shape, WriteRows, threads
 from tabularium.tasks.publish.published_tables import PublishedTable, histogram_table, published_table
 from tabularium.validations.public_files import Unreadable
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.problems import quoted
-from tabularium.validations.spec.publication_formats import FORMATS, PublicationFormat, files_of, read_first
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.problems import quoted
+from tabularium.validations.release_spec.publication_formats import (
+    FORMATS,
+    PublicationFormat,
+    files_of,
+    read_first,
+)
 
 Tables = Mapping[str, PublishedTable]
 """Name -> table or histogram, in the order of the spec."""

@@ -15,8 +15,8 @@ from tabularium.tasks.publish.data_dictionary import title_of, title_of_release
 from tabularium.tasks.publish.dcat import CONTEXT, NAME, File, add_dataset, add_distribution
 from tabularium.tasks.publish.formats.base import TableFormat, Tables
 from tabularium.tasks.publish.release_folder import digest_of
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.publication_formats import FileKind
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.publication_formats import FileKind
 
 
 class Catalogue(TableFormat):

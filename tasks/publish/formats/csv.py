@@ -33,10 +33,10 @@ from tabularium.tasks.publish.published_tables import PublishedTable
 from tabularium.validations.domains.code_lists import LANGUAGE, published_name
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.public_files import Unreadable
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.problems import quoted
-from tabularium.validations.spec.publication_formats import FileKind
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.problems import quoted
+from tabularium.validations.release_spec.publication_formats import FileKind
 
 _SHORTEST_ROW = 4  # bytes: two numbers
 _FEW_BYTES, _BYTES_OF_A_ROW = 1 << 26, 128

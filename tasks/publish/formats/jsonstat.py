@@ -31,11 +31,11 @@ from tabularium.tasks.publish.frames import QUALITY, Shape, WriteRows, crossed
 from tabularium.tasks.publish.published_tables import PublishedTable
 from tabularium.validations.domains.domains import HierarchyDomain
 from tabularium.validations.public_files import Unreadable
-from tabularium.validations.spec.checks.table_checks import table_rows
-from tabularium.validations.spec.draft import Draft
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.publication_formats import FileKind
-from tabularium.validations.spec.tables import Histogram
+from tabularium.validations.release_spec.checks.table_checks import table_rows
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.partial_spec import PartialSpec
+from tabularium.validations.release_spec.publication_formats import FileKind
+from tabularium.validations.release_spec.tables import Histogram
 
 MOST_NUMBERS = 1 << 21
 _ROWS_AT_ONCE = 50_000
@@ -52,17 +52,19 @@ class JsonStat(TableFormat):
     kinds = (FileKind(".jsonstat.json", "JSON-stat 2.0", "JSON-stat 2.0", "application/json", "JSON"),)
     same = "JSON-stat datasets hold the same as the first format"
 
-    def check(self, draft: Draft) -> None:
+    def check(self, partial: PartialSpec) -> None:
         """Check that no table has more numbers than programs read as a whole."""
-        added_up = draft.postprocessing is None or draft.postprocessing.consistency
-        for place, table in draft.tables:
+        added_up = partial.postprocessing is None or partial.postprocessing.consistency
+        for place, table in partial.tables:
             path = ("tables", place)
-            if all(name in draft.domains for name in table.dimensions) and draft.reads((*path, "levels")):
+            if all(name in partial.domains for name in table.dimensions) and partial.reads((*path, "levels")):
                 columns = 2 + 2 * len(table.measures)
-                numbers = columns * table_rows(table, draft.domains, added_up=added_up)
+                numbers = columns * table_rows(table, partial.domains, added_up=added_up)
                 if numbers > MOST_NUMBERS:
                     what = f"has {numbers} numbers, and a JSON-stat file holds {MOST_NUMBERS}"
-                    draft.add(path, what, "take jsonstat out of publication.formats, or cross fewer columns")
+                    partial.add(
+                        path, what, "take jsonstat out of publication.formats, or cross fewer columns"
+                    )
 
     @contextmanager
     def writer(self, loaded: Loaded, name: str, table: PublishedTable, folder: Path) -> Iterator[WriteRows]:

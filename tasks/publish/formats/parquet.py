@@ -19,8 +19,8 @@ from tabularium.tasks.publish.data_dictionary import (
 from tabularium.tasks.publish.formats.base import TableFormat
 from tabularium.tasks.publish.frames import RowWriter, Shape, rows_into_parquet
 from tabularium.tasks.publish.published_tables import PublishedTable
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.publication_formats import FileKind
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.publication_formats import FileKind
 
 
 class Parquet(TableFormat):

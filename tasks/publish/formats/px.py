@@ -33,11 +33,11 @@ from tabularium.tasks.publish.frames import QUALITY, Shape, WriteRows, crossed
 from tabularium.tasks.publish.published_tables import FLAGS, PublishedTable
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.public_files import MIB, Unreadable, open_plain
-from tabularium.validations.spec.draft import Draft
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.problems import quoted
-from tabularium.validations.spec.publication_formats import FileKind
-from tabularium.validations.spec.tables import Histogram
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.partial_spec import PartialSpec
+from tabularium.validations.release_spec.problems import quoted
+from tabularium.validations.release_spec.publication_formats import FileKind
+from tabularium.validations.release_spec.tables import Histogram
 
 CONTENTS, PERIOD, SIZE = "contents", "period", "size"
 _LONGEST_CODE, _LONGEST_NAME, _LINE, _MOST_DECIMALS = 255, 20, 200, 15
@@ -66,15 +66,15 @@ class Px(TableFormat):
     kinds = (FileKind(".px", "PC-Axis, for PxWeb", "PC-Axis", "text/plain", "TXT"),)
     same = "PC-Axis files hold the same as the first format"
 
-    def check(self, draft: Draft) -> None:
+    def check(self, partial: PartialSpec) -> None:
         """Check that codes can stand between quotes."""
-        for name in {name for _, table in draft.tables for name in table.dimensions}:
-            codes = _codes(draft.domains[name]) if name in draft.domains else ()
+        for name in {name for _, table in partial.tables for name in table.dimensions}:
+            codes = _codes(partial.domains[name]) if name in partial.domains else ()
             wrong = next((code for code in codes if not _is_code(code)), None)
             if wrong is not None:
                 what = f"has the code {quoted(wrong)}, which PC-Axis cannot write"
                 hint = "leave out quotes, double spaces, and more than 255 characters, or"
-                draft.add(("columns", name), what, f"{hint} take px out of publication.formats")
+                partial.add(("columns", name), what, f"{hint} take px out of publication.formats")
 
     @contextmanager
     def writer(self, loaded: Loaded, name: str, table: PublishedTable, folder: Path) -> Iterator[WriteRows]:

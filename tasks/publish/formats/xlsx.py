@@ -31,11 +31,11 @@ from tabularium.tasks.publish.formats.base import TableFormat, Tables
 from tabularium.tasks.publish.frames import Shape
 from tabularium.tasks.publish.published_tables import PublishedTable
 from tabularium.validations.public_files import MIB, Unreadable, open_plain
-from tabularium.validations.spec.checks.table_checks import table_rows
-from tabularium.validations.spec.draft import Draft
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.publication_formats import FileKind
-from tabularium.validations.spec.tables import Histogram, Table
+from tabularium.validations.release_spec.checks.table_checks import table_rows
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.partial_spec import PartialSpec
+from tabularium.validations.release_spec.publication_formats import FileKind
+from tabularium.validations.release_spec.tables import Histogram, Table
 
 NAME = "tables.xlsx"
 NOTES = "Notes"
@@ -72,16 +72,16 @@ class Xlsx(TableFormat):
     exact = False  # 16 digits
     same = "the workbook holds the same as the first format"
 
-    def check(self, draft: Draft) -> None:
+    def check(self, partial: PartialSpec) -> None:
         """Check that every table fits a sheet."""
-        added_up = draft.postprocessing is None or draft.postprocessing.consistency
-        for place, table in draft.tables:
+        added_up = partial.postprocessing is None or partial.postprocessing.consistency
+        for place, table in partial.tables:
             path = ("tables", place)
-            if all(name in draft.domains for name in table.dimensions) and draft.reads((*path, "levels")):
-                rows = table_rows(table, draft.domains, added_up=added_up)
+            if all(name in partial.domains for name in table.dimensions) and partial.reads((*path, "levels")):
+                rows = table_rows(table, partial.domains, added_up=added_up)
                 if rows > SHEET_ROWS:
                     what = f"has {rows} rows, and a sheet of a workbook holds {SHEET_ROWS} below its header"
-                    draft.add(path, what, "take xlsx out of publication.formats, or cross fewer columns")
+                    partial.add(path, what, "take xlsx out of publication.formats, or cross fewer columns")
 
     def finish(self, loaded: Loaded, tables: Tables, folder: Path) -> None:
         """Write ``tables.xlsx``.

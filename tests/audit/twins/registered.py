@@ -16,14 +16,12 @@ from tabularium.mechanisms.channel.replay.replay_findings import Output
 from tabularium.mechanisms.histograms import privhist
 from tabularium.mechanisms.histograms.boost import Boost
 from tabularium.mechanisms.histograms.clustering import SrebGca
-from tabularium.mechanisms.histograms.dawa import Dawa
-from tabularium.mechanisms.histograms.dawa_intervals import row_order
+from tabularium.mechanisms.histograms.dawa import Dawa, row_order
 from tabularium.mechanisms.histograms.denoise.denoise import Denoise
 from tabularium.mechanisms.histograms.denoise_ranges.tree import SplitTree, few_peaks
 from tabularium.mechanisms.histograms.hierarchical_kd_tree import HierarchicalKdTree
 from tabularium.mechanisms.histograms.kd_tree import KdTree
-from tabularium.mechanisms.histograms.mwem import Mwem
-from tabularium.mechanisms.histograms.mwem_workloads import TilingWorkload
+from tabularium.mechanisms.histograms.mwem import Mwem, TilingWorkload
 from tabularium.mechanisms.histograms.noise_first import NoiseFirst, improve
 from tabularium.mechanisms.histograms.p_hpartition import PHPartition
 from tabularium.mechanisms.histograms.privelet import Privelet, sums_and_differences

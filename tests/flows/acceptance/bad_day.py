@@ -257,7 +257,7 @@ def _account(
     day.amiss += [f"{run.name}: {run.state.message}" for run in runs if run.state_name != "Completed"]
     with Ledger.connect(up.home.ledger_url) as books:
         books.verify()
-        charges = [charge for account in books.accounts() for charge in books.each_charge(account.name)]
+        charges = [charge for account in books.accounts() for charge in books.all_charges(account.name)]
     if sorted((charge.product, charge.period) for charge in charges) != sorted(put):
         day.amiss.append(f"{len(charges)} charges for {len(put)} drops")
     return day

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from tabularium.flows.cli.app import app
 from tabularium.ledger import Ledger
 from tabularium.tasks.publish.publish import EXCEPTIONS
-from tabularium.validations.spec.draft import RESERVED
-from tabularium.validations.spec.publication_formats import reserved_names
+from tabularium.validations.release_spec.partial_spec import RESERVED
+from tabularium.validations.release_spec.publication_formats import reserved_names
 from tests.flows.release.scene import publish, write_scene
 
 ROOT = Path(__file__).parents[3]

@@ -24,7 +24,7 @@ from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.dry_run import dry_run_priors
 from tabularium.tasks.publish.release_folder import digest_of
 from tabularium.tasks.runtime.run import without_data
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.flows.release.scene import publish
 from tests.flows.release.test_drawn_to_prior import fine, with_prior
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import tabularium as tb
 from tabularium.flows.cli.app import app
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.certificates import made_up
 from tests.docs.pages import DOCS, blocks
 

@@ -19,7 +19,7 @@ from tabularium.ledger.keys import read_private
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.custody.home_health import health_checks
 from tabularium.tasks.remake import require_same_cells
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.flows.release.scene import SPEC, let_sign, publish, write_scene
 
 REASON = "sums of rounded cells"

@@ -25,11 +25,11 @@ app()
 @pytest.mark.parametrize(
     ("command", "place", "shown"),
     [
-        ("check", "tabularium.validations.spec.summary.check", True),
+        ("check", "tabularium.validations.release_spec.summary.check", True),
         ("check", "tabularium.tasks.dry_run.dry_run_priors", True),
-        ("run", "tabularium.validations.spec.load.check_source", True),
+        ("run", "tabularium.validations.release_spec.load.check_source", True),
         ("run", "tabularium.tasks.ingest.csv_text.compression", False),
-        ("run", "tabularium.validations.suites.metrics.kept", False),
+        ("run", "tabularium.validations.suites.microdata.kept", False),
     ],
 )
 def test_a_planted_error(command: str, place: str, shown: bool, tmp_path: Path) -> None:

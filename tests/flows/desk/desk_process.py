@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 import httpx
 
 import tabularium
-from tabularium.flows.desk.application import PAGES
+from tabularium.flows.desk.serving import PAGES
 from tests.flows.operations.installations import CLI
 
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/enter\?token=\S+")

@@ -13,10 +13,9 @@ import httpx
 import pytest
 import uvicorn
 
-from tabularium.flows.desk.application import application
-from tabularium.flows.desk.desk import Desk
+from tabularium.flows.desk.desk import IDLE_SECONDS, Desk, SigningKey
 from tabularium.flows.desk.safety import Session
-from tabularium.flows.desk.signing import IDLE_SECONDS, SigningKey
+from tabularium.flows.desk.serving import application
 from tabularium.ledger import AwaitingReview, Ledger
 from tabularium.ledger.keys import make_key, public_hex, read_private
 from tabularium.tasks.runtime.home import Home

@@ -300,7 +300,7 @@ def test_without_a_key_it_shows_the_command_and_signs_nothing(place: Place) -> N
 
 
 def test_a_passphrase_is_asked_for_and_forgotten(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tabularium.flows.desk.signing._PAUSE_SECONDS", 0)
+    monkeypatch.setattr("tabularium.flows.desk.desk._PAUSE_SECONDS", 0)
     file = place.key.with_name("locked.pem")
     key = make_key(file, b"open sesame")
     with place.ledger() as books:

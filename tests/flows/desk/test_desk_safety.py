@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tabularium.flows.desk.application import LARGEST_FORM, PAGES
 from tabularium.flows.desk.safety import POLICY
+from tabularium.flows.desk.serving import LARGEST_FORM, PAGES
 from tests.flows.desk.desk_scene import Browser, Place
 
 pytestmark = pytest.mark.xdist_group("desk")

@@ -15,8 +15,8 @@ from tabularium.flows.operations.deployments.foretold import Foretold, coming, f
 from tabularium.flows.operations.names_in_prefect import own_tags
 from tabularium.ledger import Terms
 from tabularium.mechanisms.errors import InputError
-from tabularium.validations.spec.load import load_spec
-from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.release_spec.load import load_spec
+from tabularium.validations.release_spec.model import ReleaseSpec
 from tests.flows.release.scene import write_scene
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
@@ -86,7 +86,7 @@ def test_products_of_one_account_share_what_is_left(tmp_path: Path, monkeypatch:
         def now(cls, tz: tzinfo | None = None) -> Self:
             return cls.fromtimestamp(NOW.timestamp(), tz)
 
-    monkeypatch.setattr("tabularium._paying.datetime", Stopped)
+    monkeypatch.setattr("tabularium._check.datetime", Stopped)
     ahead = tabularium.open_ledger(home.path).ahead("people")
     months = {name: tuple(each and each[0] for each in (found.last, found.unpaid)) for name, found in ahead}
     assert months == {"small": ("2027-03", "2027-04"), "other": ("2027-01", "2027-03")}

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tabularium.flows.operations.deployments.notifications import _receiver, load_automations
-from tabularium.flows.operations.events import Event
+from tabularium.flows.operations.reporting.announcements import Event
 from tabularium.mechanisms.errors import InputError
 
 # Of Apprise, on Python 3.11.

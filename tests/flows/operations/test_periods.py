@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabularium.flows.operations.deployments.deployment import next_time
-from tabularium.flows.operations.deployments.deployment_checks import timing
+from tabularium.flows.operations.deployments.deployment import next_time, timing
 from tabularium.flows.operations.periods import resolve, skipped_times
-from tabularium.flows.operations.reporting.budget_warnings import parse_threshold
+from tabularium.flows.operations.reporting.announcements import parse_threshold
 from tabularium.mechanisms.errors import InputError
 
 MIDNIGHT = datetime(2026, 10, 1, 0, 30, tzinfo=UTC)

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tabularium.flows.operations import prefect_api, run_keeper
+from tabularium.flows.operations import prefect_api, watcher
 from tabularium.flows.operations.worker import give_back, let_processes_end, mark_ended
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import Product, deployed, state, until
@@ -56,14 +56,14 @@ def test_who_says_nothing_is_marked_whatever_became_of_the_events(
         later = partial(AwaitingRetry, scheduled_time=datetime.now(UTC) + timedelta(days=300))
         waiting = [in_state(client, product, kind) for kind in (Suspended, later)]
         monkeypatch.setattr(prefect_api, "PAGE", 2)
-        run_keeper.mark_silent(client)
+        watcher.mark_silent(client)
         assert [state(client, run) for run in runs] == ["Running", "Pending", "Running"], "too early"
-        monkeypatch.setattr(run_keeper, "SILENCE", timedelta(0))
-        heard = run_keeper._heard
+        monkeypatch.setattr(watcher, "SILENCE", timedelta(0))
+        heard = watcher._heard
         monkeypatch.setattr(
-            run_keeper, "_heard", lambda c, run, since: run.id == runs[0] or heard(c, run, since)
+            watcher, "_heard", lambda c, run, since: run.id == runs[0] or heard(c, run, since)
         )
-        run_keeper.mark_silent(client)
+        watcher.mark_silent(client)
         # The watcher, which looks as well, may have started them again by now.
         marked = [{each.name for each in client.read_flow_run_states(run)} for run in runs]
         assert ["Crashed" in names for names in marked] == [False, True, True]
@@ -80,13 +80,13 @@ def test_a_run_that_dies_before_it_begins_is_given_up_in_the_end(
     with webhook() as (address, heard), installation.client() as client:
         installation.call("notify", str(ROOT / "deploy" / "automations.yaml"), "--to", address)
         run = in_state(client, product, Crashed)
-        monkeypatch.setattr(run_keeper, "AFTER_CRASHES", run_keeper.Pauses(0.2, 1e6, most=3))
-        monkeypatch.setattr(run_keeper, "_AGAIN", "by this test")
+        monkeypatch.setattr(watcher, "AFTER_CRASHES", watcher.Pauses(0.2, 1e6, most=3))
+        monkeypatch.setattr(watcher, "_AGAIN", "by this test")
         names = []
         for crash in range(4):
             if crash:
                 client.set_flow_run_state(run, Crashed(), force=True)
-            run_keeper.start_again(client, at_once=True)
+            watcher.start_again(client, at_once=True)
             names.append(state(client, run))
         assert names == ["Restarting"] * 3 + ["Failed"]
         assert client.read_flow_run(run).state.message.startswith("given up: its process died 4 times")
@@ -104,8 +104,8 @@ def test_pauses_grow(installation: Up, product: Product, monkeypatch: pytest.Mon
 
     with installation.client() as client:
         run = in_state(client, product, Crashed)
-        monkeypatch.setattr(run_keeper, "AFTER_CRASHES", run_keeper.Pauses(1000, 1e6, most=3))
-        run_keeper.start_again(client)
+        monkeypatch.setattr(watcher, "AFTER_CRASHES", watcher.Pauses(1000, 1e6, most=3))
+        watcher.start_again(client)
         assert state(client, run) == "Crashed"
         client.delete_flow_run(run)
 

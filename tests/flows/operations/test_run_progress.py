@@ -9,8 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from tabularium.flows.operations.reporting import run_progress
-from tabularium.flows.operations.reporting.run_progress import ProgressArtifact
+from tabularium.flows.operations.reporting.artifacts import _SHOWN_AS, ProgressArtifact
 from tabularium.tasks.runtime.progress import NullReporter
 
 ROOT = Path(__file__).parents[3]
@@ -46,7 +45,7 @@ def test_every_stage_has_a_place(artifact: ProgressArtifact, stage: str) -> None
     artifact.started(stage)
     ((done, what),) = shown
     assert 0 <= done < 1
-    assert what == run_progress._SHOWN_AS.get(stage, stage)
+    assert what == _SHOWN_AS.get(stage, stage)
 
 
 def test_only_the_end_of_a_run_is_published(artifact: ProgressArtifact) -> None:

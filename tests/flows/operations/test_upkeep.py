@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tabularium.flows.operations.reporting.runs_seen import ended_badly
-from tabularium.flows.operations.upkeep_schedules import NAME, UPKEEP, ensure
+from tabularium.flows.operations.deployments.prepare import NAME, UPKEEP, ensure
+from tabularium.flows.operations.reporting.overdue import ended_badly
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import open_account, state, until
 from tests.ledger.storage.postgres import Server

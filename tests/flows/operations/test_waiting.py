@@ -322,7 +322,7 @@ def test_decisions_that_nobody_told_the_server_of_are_found_in_the_ledger(
         assert resume_decided(client, home) == 0
         with Ledger.connect(home.ledger_url) as books:
             books.approve("approved", digests["decided"], by=read_private(key), reason="a test")
-        monkeypatch.setattr("tabularium.flows.operations.reporting.runs_seen._SOON", timedelta(0))
+        monkeypatch.setattr("tabularium.flows.operations.reporting.overdue._SOON", timedelta(0))
         (line,) = [look.said for look in _runs(client, home) if "an officer has decided" in look.said]
         assert line.startswith("1 wait though")
         assert resume_decided(client, home) == 1

@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from tabularium.flows.rehearsing.cells_like import Cells
-from tabularium.flows.rehearsing.made_up_records import MadeUpRecords
+from tabularium.flows.rehearsing.made_up_records import Cells, MadeUpRecords
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.publish.read_release import Released
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.flows.release.scene import AREAS, publish, write_scene
 
 SPEC = """\

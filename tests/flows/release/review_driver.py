@@ -15,7 +15,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from tabularium.flows.cli.ledger.draft_decisions import accept
+from tabularium.flows.cli.ledger.approvals import accept
 from tabularium.ledger import AwaitingReview, Ledger
 from tabularium.ledger.keys import read_private
 from tabularium.tasks.publish.period_index import CURRENT, INDEX

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tabularium.tasks.runtime.home import Home
-from tabularium.validations.spec.checks import table_checks as large_tables
+from tabularium.validations.release_spec.checks import table_checks as large_tables
 from tests.flows.release.scene import AREAS, let_sign, write_scene
 
 HELD = 20  # of the 42 measured cells; the places alone have 24, their provinces 12

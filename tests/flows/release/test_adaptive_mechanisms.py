@@ -184,7 +184,7 @@ def test_margin_share_zero_publishes_no_margins(tmp_path: Path) -> None:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have a mechanism state a risk of its own."""
-    from tabularium.validations.spec.checks import table_checks as mechanism_checks
+    from tabularium.validations.release_spec.checks import table_checks as mechanism_checks
 
     original = SrebGca.finish
 
@@ -196,7 +196,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
                 release.diagnostics["risk_standard_error"] = standard_error
             return release
 
-        mechanism_checks._dry_run_found.cache_clear()
+        mechanism_checks._dry_run_source.cache_clear()
         monkeypatch.setattr(SrebGca, "finish", finish)
 
     return install
@@ -204,10 +204,10 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture(autouse=True)
 def _forget() -> Any:
-    from tabularium.validations.spec.checks import table_checks as mechanism_checks
+    from tabularium.validations.release_spec.checks import table_checks as mechanism_checks
 
     yield
-    mechanism_checks._dry_run_found.cache_clear()
+    mechanism_checks._dry_run_source.cache_clear()
 
 
 def test_a_stated_risk_is_weight_and_margin_and_nothing_is_bought(

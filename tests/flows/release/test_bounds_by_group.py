@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tabularium.validations.spec.load import examine
-from tabularium.validations.spec.summary import check
+from tabularium.validations.release_spec.load import examine
+from tabularium.validations.release_spec.summary import check
 from tests.flows.release.scene import publish
 from tests.flows.release.test_measures import require_verified
 from tests.flows.release.test_rates import AREAS, home_for

@@ -12,7 +12,7 @@ import tabularium as tb
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
-from tabularium.validations.spec.measures.distinct_counts import DistinctCount
+from tabularium.validations.release_spec.measures.distinct_counts import DistinctCount
 from tests.flows.release.scene import AREAS, publish, write_scene
 
 TABLES = """\

@@ -23,7 +23,7 @@ from tabularium.tasks.verify.subject import Finding, Subject
 from tabularium.tasks.verify.verify_release import verify_release
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.domains.known_marginals import FOLDER
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.flows.release.scene import publish, publish_with, write_scene
 
 

@@ -22,8 +22,8 @@ from tabularium.ledger.export import export
 from tabularium.mechanisms.accounting.transcript import Primitive
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.publish.verify_certificate import verify_certificate
-from tabularium.validations.spec.load import spec_digest
-from tabularium.validations.spec.model import ReleaseSpec
+from tabularium.validations.release_spec.load import spec_digest
+from tabularium.validations.release_spec.model import ReleaseSpec
 from tests.flows.release.scene import publish, write_scene
 from tests.sizes import runs
 

@@ -18,7 +18,7 @@ from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Request
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 
 SECRET_PLACE = "Zweckverband7319"
 SPEC = """\

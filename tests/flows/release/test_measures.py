@@ -12,8 +12,8 @@ import pytest
 
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
-from tabularium.validations.spec.load import load_spec
-from tabularium.validations.spec.summary import summarise
+from tabularium.validations.release_spec.load import load_spec
+from tabularium.validations.release_spec.summary import summarise
 from tests.flows.release.scene import publish, write_scene
 from tests.tasks.verify.damages import fix_up
 

@@ -12,7 +12,7 @@ import yaml
 
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
-from tabularium.validations.spec.publication_formats import FORMATS
+from tabularium.validations.release_spec.publication_formats import FORMATS
 from tests.flows.release.scene import publish, write_scene
 
 pytestmark = pytest.mark.xdist_group("odd")

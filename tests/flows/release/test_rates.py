@@ -12,7 +12,7 @@ import pytest
 
 from tabularium.ledger import Ledger
 from tabularium.tasks.runtime.home import Home
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.flows.release.scene import publish
 from tests.flows.release.test_measures import require_verified
 from tests.tasks.report.reported import lines

@@ -29,7 +29,7 @@ from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Request, load
 from tabularium.tasks.sign.statement import STATEMENT, read_statement
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.flows.release.scene import let_sign, publish, states, write_scene
 
 RULE = '[{rule: row_count, min: 1, noisy: {share: "1/10"}}]'

@@ -10,7 +10,7 @@ import pytest
 from rich.status import Status
 
 from tabularium.flows.cli.terminal import TerminalReporter
-from tabularium.flows.operations.reporting.run_progress import ProgressArtifact
+from tabularium.flows.operations.reporting.artifacts import ProgressArtifact
 from tabularium.mechanisms.errors import DataRefused, InputMissing
 from tabularium.tasks.runtime.progress import NullReporter
 from tabularium.validations.certificate import CERTIFICATE

@@ -16,9 +16,9 @@ from tabularium.mechanisms.inference import Violation
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import NullReporter, reporting_to
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.flows.release.scene import people, publish, states, write_scene
-from tests.validations.spec.spec_samples import write_spec
+from tests.validations.release_spec.spec_samples import write_spec
 
 pytestmark = pytest.mark.xdist_group("agreement")
 

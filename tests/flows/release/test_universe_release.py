@@ -17,7 +17,7 @@ from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
 from tabularium.validations.domains.domains import CategoryDomain, NumberDomain
-from tabularium.validations.spec.tables import Table
+from tabularium.validations.release_spec.tables import Table
 from tabularium.validations.universes.universe import put_within
 from tests.flows.release.scene import people, publish, write_scene
 

@@ -14,11 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tabularium.flows.cli.app import app
-from tabularium.lab.comparison.comparison import compare, contender, suite_of
-from tabularium.lab.comparison.data_sets import made_up_set, public
+from tabularium.lab.comparison.comparison import compare, contender, planned, suite_of
+from tabularium.lab.comparison.data_sets import MADE_UP, made_up, made_up_set, public
 from tabularium.lab.comparison.error_measures import CATALOGUE, comparable, random_rectangles
-from tabularium.lab.comparison.made_up import MADE_UP, made_up
-from tabularium.lab.comparison.run_suite import planned
 from tabularium.lab.comparison.suites import SUITES, Contender, Experiment, Suite, epsilons, suite_called
 from tabularium.mechanisms import MECHANISMS, build
 from tabularium.mechanisms.errors import InputError, PublicationError
@@ -291,7 +289,7 @@ def test_the_papers_suites_are_well_formed(name: str) -> None:
     for experiment in suite.experiments:
         cells = set()
         for data in experiment.data:
-            assert data.place in MADE_UP, "a suite runs anywhere"
+            assert data.location in MADE_UP, "a suite runs anywhere"
             taking_part = experiment.taking_part(data)
             assert len({one.label for one in taking_part}) == len(taking_part)
             for one in taking_part:

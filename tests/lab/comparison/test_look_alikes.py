@@ -8,8 +8,8 @@ from math import prod
 import numpy as np
 import pytest
 
+from tabularium.lab.comparison.data_sets import LIKENESSES, lookalike
 from tabularium.lab.comparison.error_measures import divergence, mean_absolute, mean_relative, mean_squared
-from tabularium.lab.comparison.made_up import LIKENESSES, lookalike
 from tabularium.mechanisms.errors import MechanismError
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from tabularium.lab.sample.samples import EXAMPLES as PACKAGED
 from tabularium.lab.sample.samples import KINDS
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.lab.sample.example_files import EXAMPLES, write_examples
 from tests.lab.sample.published_examples import (
     Rows,

@@ -7,8 +7,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from tabularium.lab.sample.blocks import Coded
-from tabularium.lab.sample.geography import Geography, draw_geography
+from tabularium.lab.sample.blocks import Choice, Coded, Geography, between, draw_geography
 from tabularium.lab.sample.hospital import CHAPTERS, LONGEST_STAY, MOST_VISITS, health_blocks
 from tabularium.lab.sample.households import (
     CHILD,
@@ -21,7 +20,6 @@ from tabularium.lab.sample.households import (
     census_blocks,
     draw_households,
 )
-from tabularium.lab.sample.quantile_tables import Choice, between
 from tabularium.mechanisms.noise.synthetic import generator
 
 NONE = -1  # no such member

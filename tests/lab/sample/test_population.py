@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tabularium.lab.sample import write_sample
-from tabularium.lab.sample.blocks import Block, Coded, Holed, first_rows
-from tabularium.lab.sample.geography import Geography, draw_geography
+from tabularium.lab.sample.blocks import Block, Coded, Geography, Holed, draw_geography, first_rows
 from tabularium.lab.sample.hospital import (
     BLOCKS,
     CHAPTERS,
@@ -22,18 +21,16 @@ from tabularium.lab.sample.hospital import (
     hospital_list,
 )
 from tabularium.lab.sample.households import ADULT
-from tabularium.lab.sample.jobs import (
+from tabularium.lab.sample.population import (
     INDUSTRIES,
+    LARGEST_WEIGHT,
     MAJORS,
+    NINES,
     OCCUPATIONS,
     SECTIONS,
+    SMALLEST_WEIGHT,
     industry_list,
     occupation_list,
-)
-from tabularium.lab.sample.population import (
-    LARGEST_WEIGHT,
-    NINES,
-    SMALLEST_WEIGHT,
     population_blocks,
     survey_blocks,
 )

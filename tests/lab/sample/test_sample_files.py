@@ -16,7 +16,7 @@ import pytest
 
 from tabularium.lab.sample import write_sample
 from tabularium.mechanisms.errors import InputError
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 
 CENSUS = ["person_id", "household_id", "meshblock", "age", "sex", "status", "income"]
 ROMAN = "I II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX XXI XXII"

@@ -12,7 +12,7 @@ import pytest
 
 from tabularium.ledger import Entry, Ledger, StorageFailed
 from tabularium.ledger.events import canonical, digest, format_time
-from tabularium.ledger.storage.postgres_guard import AHEAD_MINUTES, BEHIND_MINUTES
+from tabularium.ledger.storage.postgres import AHEAD_MINUTES, BEHIND_MINUTES
 from tests.ledger.scene import census, finish, open_books, postgresql, reserve
 from tests.ledger.storage.logins import LogIn, did, logins
 

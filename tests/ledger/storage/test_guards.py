@@ -15,7 +15,7 @@ from sqlalchemy import NullPool, create_engine
 
 from tabularium.ledger import ChainBroken, Entry, Head, Ledger, ReadOnly, events
 from tabularium.ledger.events import canonical, digest
-from tabularium.ledger.storage import postgres_guard
+from tabularium.ledger.storage import postgres
 from tests.ledger.scene import (
     POSTGRES_TRIGGERS,
     SQLITE_TRIGGERS,
@@ -214,7 +214,7 @@ def test_a_missing_guard_makes_the_ledger_read_only(chain: Ledger, place: Path, 
         if engine == "sqlite":
             superuser(place, SQLITE_TRIGGERS[statements[0].split()[-1]])
         else:
-            superuser(place, *postgres_guard.statements("public"))
+            superuser(place, *postgres.statements("public"))
     with open_books(place) as again:
         again.verify()
 

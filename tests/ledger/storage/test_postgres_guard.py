@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from tabularium.ledger import Ledger, ReadOnly
 from tabularium.ledger.export import migrate
 from tabularium.ledger.keys import public_hex
-from tabularium.ledger.storage.postgres_guard import SETTINGS, fault, source
+from tabularium.ledger.storage.postgres import SETTINGS, fault, source
 from tests.ledger.scene import postgresql, reserve, superuser, url
 from tests.ledger.storage.logins import LogIn, did, login, may_connect, name_of
 from tests.ledger.storage.test_append import continued

@@ -22,10 +22,8 @@ from tabularium.mechanisms.accounting import spent
 from tabularium.mechanisms.accounting.transcript import Event
 from tabularium.mechanisms.channel import Channel, SecureChannel, SeededChannel
 from tabularium.mechanisms.channel.budget_meter import Meter
-from tabularium.mechanisms.channel.facade import facade
-from tabularium.mechanisms.channel.metered_channel import ScopePath
-from tabularium.mechanisms.channel.replay.replay_audit import record
-from tabularium.mechanisms.channel.replay.scripted_sources import Player, Recorder
+from tabularium.mechanisms.channel.metered_channel import ScopePath, facade
+from tabularium.mechanisms.channel.replay.replay_audit import Player, Recorder, record
 from tabularium.mechanisms.errors import BudgetExceeded, MechanismError
 from tabularium.mechanisms.measured import Measured
 from tests.audit.twins.twin import Drawn, Twin

@@ -115,7 +115,7 @@ def segmentation() -> Iterator[Any]:
 
 def many_pieces() -> Iterator[Any]:
     """Tables for which the kernels must make more room than they begin with."""
-    from tabularium.mechanisms.histograms.dawa_intervals import weighted_segments
+    from tabularium.mechanisms.histograms.dawa import weighted_segments
     from tabularium.mechanisms.histograms.kd_boxes import grow_tree
     from tabularium.mechanisms.histograms.segmentation import mean_layer, median_layer
 
@@ -148,7 +148,7 @@ def isotonic() -> Iterator[Any]:
 
 def transforms() -> Iterator[Any]:
     from tabularium.mechanisms.histograms.double_fourier import tail_energies
-    from tabularium.mechanisms.histograms.spectral_transforms import coordinates, layout
+    from tabularium.mechanisms.histograms.spectral import coordinates, layout
 
     for shape in ((1,), (2,), (12,), (15,), (64,), (67,), (3, 4), (2, 5, 2)):
         for transform in ("dft", "dct"):

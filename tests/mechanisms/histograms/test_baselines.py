@@ -10,6 +10,7 @@ import pytest
 
 from tabularium.mechanisms import build
 from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.arrays import LARGEST_COUNT, LARGEST_VALUE
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.channel.replay.replay_audit import record
 from tabularium.mechanisms.errors import MechanismError
@@ -24,7 +25,6 @@ from tabularium.mechanisms.histograms.privelet import (
     touched,
 )
 from tabularium.mechanisms.inference.even_trees import EvenTree
-from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_VALUE
 from tabularium.mechanisms.noise_distributions import variance_of
 
 

@@ -20,8 +20,9 @@ from tabularium.mechanisms.histograms.clustering import (
     cluster_starts,
     group_starts,
     least_error,
+    odds,
+    relative_errors,
 )
-from tabularium.mechanisms.histograms.prevalence import odds, relative_errors
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise, noise_of
 from tests.sizes import runs

@@ -12,20 +12,18 @@ from hypothesis import strategies as st
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.histograms.dawa import (
     Dawa,
+    Intervals,
     _covering,
     _factors,
     _measured,
     _parents,
     _pooled,
-    buckets,
-    shares_of_levels,
-)
-from tabularium.mechanisms.histograms.dawa_intervals import (
-    Intervals,
     aligned,
+    buckets,
     deviations,
     hilbert_order,
     row_order,
+    shares_of_levels,
     weighted_segments,
 )
 from tabularium.mechanisms.noise.synthetic import generator

@@ -12,12 +12,12 @@ import pytest
 
 from tabularium.mechanisms import build, restore
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.histograms.denoise_ranges.measure import noisy_sums
-from tabularium.mechanisms.histograms.denoise_ranges.plan import (
+from tabularium.mechanisms.histograms.denoise_ranges.measure import (
     PARTS,
     TOTAL_SHARE,
     _covered,
     _exposure,
+    noisy_sums,
     planned_shares,
 )
 from tabularium.mechanisms.histograms.denoise_ranges.tree import (

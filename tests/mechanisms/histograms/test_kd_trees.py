@@ -14,10 +14,10 @@ from scipy.stats import chisquare
 
 from tabularium.mechanisms import build
 from tabularium.mechanisms.accounting import epsilon_within, spent
+from tabularium.mechanisms.arrays import LARGEST_COUNT
 from tabularium.mechanisms.channel import SeededChannel, replay
 from tabularium.mechanisms.channel.replay.replay_audit import log_probabilities
 from tabularium.mechanisms.histograms.kd_tree import KdTree, within_sums
-from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.measured import Measured
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.mechanisms.noise_distributions import Noise

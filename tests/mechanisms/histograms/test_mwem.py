@@ -10,7 +10,7 @@ import pytest
 
 from tabularium.mechanisms import build
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.mechanisms.histograms.mwem_workloads import (
+from tabularium.mechanisms.histograms.mwem import (
     MarginalWorkload,
     RangeWorkload,
     TilingWorkload,

@@ -20,8 +20,7 @@ from tabularium.mechanisms import build
 from tabularium.mechanisms.accounting import epsilon_within, spent
 from tabularium.mechanisms.channel import Channel, SeededChannel
 from tabularium.mechanisms.channel.replay.replay_audit import log_probabilities
-from tabularium.mechanisms.histograms.deviations import bisection_costs, split_order
-from tabularium.mechanisms.histograms.p_hpartition import Frontier, pruned
+from tabularium.mechanisms.histograms.p_hpartition import Frontier, bisection_costs, pruned, split_order
 from tabularium.mechanisms.noise.synthetic import generator
 from tests.mechanisms.histograms import measuring
 from tests.mechanisms.histograms.without_privacy import hpartition_without_privacy

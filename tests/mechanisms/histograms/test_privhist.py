@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tabularium.mechanisms import build
 from tabularium.mechanisms.accounting.transcript import Definition
+from tabularium.mechanisms.arrays import LARGEST_COUNT
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.channel.replay.replay_audit import difference_between, record
 from tabularium.mechanisms.channel.replay.replay_findings import Draw
@@ -43,7 +44,6 @@ from tabularium.mechanisms.histograms.privhist import (
     prevalences,
 )
 from tabularium.mechanisms.inference.isotonic import isotonic, whole
-from tabularium.mechanisms.limits import LARGEST_COUNT
 from tabularium.mechanisms.noise.synthetic import generator
 
 COUNTS = st.lists(st.one_of(st.integers(0, 6), st.integers(0, 300)), min_size=1, max_size=25)

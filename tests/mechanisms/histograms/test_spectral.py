@@ -29,14 +29,20 @@ from tabularium.mechanisms.histograms.double_fourier import (
     tail_energies,
     times,
 )
-from tabularium.mechanisms.histograms.spectral import Efpa, Fpa, Plan, Spa, _floor, growing, plan_for
-from tabularium.mechanisms.histograms.spectral_transforms import (
+from tabularium.mechanisms.histograms.spectral import (
     TRANSFORMS,
+    Efpa,
+    Fpa,
     Layout,
+    Plan,
+    Spa,
+    _floor,
     coordinates,
     corner,
+    growing,
     inverse,
     layout,
+    plan_for,
 )
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.mechanisms.noise.synthetic import generator

@@ -14,17 +14,15 @@ from scipy import stats
 
 from tabularium.mechanisms.channel import SeededChannel
 from tabularium.mechanisms.channel.replay.replay_audit import log_probabilities
-from tabularium.mechanisms.histograms.optimal_histograms import (
-    Optima,
-    mean_costs,
-    optima_around_means,
-    optima_around_medians,
-)
 from tabularium.mechanisms.histograms.structure_first import (
     Bound,
+    Optima,
     StructureFirst,
     least_bound,
     lower_medians,
+    mean_costs,
+    optima_around_means,
+    optima_around_medians,
     shares,
 )
 from tabularium.mechanisms.inference.even_trees import stands

@@ -17,8 +17,8 @@ from tabularium.tasks.count.count_files import read_counts, read_sizes
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.runtime.resources import close_all
 from tabularium.tasks.validate import measure_source
-from tabularium.validations.spec.load import Loaded, load_spec
-from tabularium.validations.suites.metrics import Metrics
+from tabularium.validations.release_spec.load import Loaded, load_spec
+from tabularium.validations.suites.microdata import Metrics
 from tests.ledger.storage.postgres import Server
 from tests.tasks import front
 

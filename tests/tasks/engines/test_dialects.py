@@ -10,7 +10,7 @@ import pytest
 import sqlglot as sg
 
 from tabularium.tasks.engines.dialects import records_table, sql_of
-from tabularium.validations.derivation.derived_columns import coded_columns
+from tabularium.validations.derivation import coded_columns
 from tabularium.validations.domains.encoding import kept
 from tests.tasks.engines import one_spec
 

@@ -23,7 +23,7 @@ from tabularium.tasks.engines.spark import SparkRun, SparkSource
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.runtime.resources import close_all
 from tabularium.tasks.validate import measure_source
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 from tests.tasks import front
 from tests.tasks.engines import one_spec
 from tests.tasks.engines.made_records import RECORDS, many

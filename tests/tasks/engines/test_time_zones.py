@@ -24,11 +24,10 @@ from hypothesis import strategies as st
 from tabularium.mechanisms.errors import InputRefused
 from tabularium.tasks.engines.spark import SparkRun
 from tabularium.tasks.ingest.open_source import quietly
-from tabularium.validations.derivation.civil_dates import is_utc, offsets_of, zone_names
-from tabularium.validations.derivation.derived_columns import coded_columns
+from tabularium.validations.derivation import coded_columns, is_utc, offsets_of, zone_names
 from tabularium.validations.domains.domains import Domain, NumberDomain
 from tabularium.validations.domains.encoding import coded_names
-from tabularium.validations.spec.columns import DatePart, Derivation
+from tabularium.validations.release_spec.columns import DatePart, Derivation
 from tests.ledger.storage.postgres import Server
 from tests.sizes import runs
 from tests.tasks.engines import one_spec

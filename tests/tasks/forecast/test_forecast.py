@@ -16,7 +16,7 @@ from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.forecast.describe_check import warnings_of
 from tabularium.tasks.forecast.forecast import Expected, forecast
 from tabularium.tasks.runtime.home import Home
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 
 SPEC = """\
 product: pay

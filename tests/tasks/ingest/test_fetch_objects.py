@@ -21,8 +21,8 @@ from tabularium.tasks.ingest.find_files import find_files
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.ingest.open_source import first_row, opened
 from tabularium.tasks.runtime.progress import NullReporter, reporting_to
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.source import Files
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.source import Files
 from tests.tasks import front
 from tests.tasks.front import SENTINEL, ingest
 

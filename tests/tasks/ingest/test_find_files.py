@@ -15,7 +15,7 @@ from tabularium.mechanisms.errors import InputRefused
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.ingest.open_source import opened
 from tabularium.tasks.runtime.progress import NullReporter, reporting_to
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.tasks import front
 from tests.tasks.ingest.test_record_counts import SPEC, counted
 

@@ -18,7 +18,7 @@ from tabularium.mechanisms.errors import InputError, InputMissing, InputRefused
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.ingest.open_source import check_unchanged, opened
 from tabularium.tasks.validate import measure_source
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.tasks import front
 
 SPEC = """\

@@ -19,8 +19,8 @@ from tabularium.tasks.ingest.find_files import found_again
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.ingest.open_source import engine, opened, rows_of
 from tabularium.tasks.ingest.record_counts import RecordCounter
-from tabularium.validations.spec.load import load_spec
-from tabularium.validations.spec.source import Files
+from tabularium.validations.release_spec.load import load_spec
+from tabularium.validations.release_spec.source import Files
 from tests.sizes import runs
 from tests.tasks import front
 

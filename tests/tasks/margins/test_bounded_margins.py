@@ -13,7 +13,7 @@ from tabularium.tasks.margins.margins import of_known
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.publish.published_tables import frame_of
 from tabularium.tasks.runtime.run import without_data
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.tasks.in_memory import one_release
 
 SPEC = """\

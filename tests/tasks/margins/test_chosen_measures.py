@@ -14,7 +14,7 @@ from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.margins.measure_margins import measure_numbers
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.runtime.run import without_data
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.sizes import runs
 from tests.tasks.in_memory import one_release
 from tests.tasks.margins.test_measure_coverage import AREAS

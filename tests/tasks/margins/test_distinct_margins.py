@@ -11,7 +11,7 @@ from tabularium.tasks.forecast.forecast import forecast
 from tabularium.tasks.margins.margins import of_known
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.runtime.run import without_data
-from tabularium.validations.spec.load import Loaded, examine
+from tabularium.validations.release_spec.load import Loaded, examine
 from tests.sizes import runs
 from tests.tasks.in_memory import one_release
 

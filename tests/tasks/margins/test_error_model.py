@@ -18,8 +18,8 @@ from tabularium.tasks.margins.error_model import LevelError, level_error, margin
 from tabularium.tasks.measure import Finished
 from tabularium.tasks.postprocess.table_layout import Layout, measured_tree
 from tabularium.tasks.publish.published_tables import published_table
-from tabularium.validations.spec.load import load_spec
-from tests.validations.spec.spec_samples import AREAS, changed, write_spec
+from tabularium.validations.release_spec.load import load_spec
+from tests.validations.release_spec.spec_samples import AREAS, changed, write_spec
 
 
 def layout(folder: Path, levels: str, lists: dict[str, str] | None = None) -> Layout:

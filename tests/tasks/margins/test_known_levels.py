@@ -19,7 +19,7 @@ from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.release_folder import digest_of
 from tabularium.tasks.runtime.run import without_data
 from tabularium.validations.domains.known_marginals import PriorTable
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.tasks.in_memory import drawn, drawn_towards, one_release
 
 PLACES, AGES = 30, 20

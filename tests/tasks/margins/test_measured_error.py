@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tabularium.mechanisms import build
+from tabularium.mechanisms.arrays import LARGEST_COUNT, LARGEST_SUM
 from tabularium.mechanisms.channel import SeededChannel, replay_loss
 from tabularium.mechanisms.inference import margins
 from tabularium.mechanisms.inference.margins_of_error.measured_error import (
@@ -23,7 +24,6 @@ from tabularium.mechanisms.inference.margins_of_error.measured_error import (
     error_classes,
     total_error,
 )
-from tabularium.mechanisms.limits import LARGEST_COUNT, LARGEST_SUM
 from tabularium.mechanisms.measured import Measured, Release
 from tabularium.mechanisms.mechanism import Mechanism
 from tabularium.mechanisms.noise.synthetic import generator

@@ -17,7 +17,7 @@ from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.postprocessing import WHOLE_SIMULATIONS, PostProcessor
 from tabularium.tasks.runtime.run import without_data
 from tabularium.validations.certificate import Margins
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.tasks.in_memory import Truth, one_release
 
 PROVINCES, PLACES = 12, 20

@@ -13,7 +13,7 @@ from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.margins.covering import whole_half
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.runtime.run import without_data
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.sizes import runs
 from tests.tasks.in_memory import one_release
 

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.inference import Hierarchy
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.validations.derivation.derived_columns import parents_of, source_column
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.measures.measure import PART, Measure
+from tabularium.validations.derivation import parents_of, source_column
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.measures.measure import PART, Measure
 from tabularium.validations.universes.universe import universe_of
 
 Chosen = dict[str, NDArray[np.int64]]

@@ -22,8 +22,8 @@ from tabularium.tasks.postprocess.table_layout import Layout, measured_tree
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.runtime.run import without_data
 from tabularium.validations.domains.domains import HierarchyDomain
-from tabularium.validations.spec.load import Loaded, load_spec
-from tabularium.validations.spec.measures.array_owners import array_name
+from tabularium.validations.release_spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.tables import array_name
 from tests.certificates import made_up
 from tests.tasks.plan.invented_people import array_of, invented
 

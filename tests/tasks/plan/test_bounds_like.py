@@ -15,7 +15,7 @@ from tabularium.tasks.plan.bounds_like import MOST, bounds_like
 from tabularium.tasks.plan.planning import plan
 from tabularium.tasks.plan.spec_edits import check_written, planned_text
 from tabularium.tasks.publish.read_release import Released
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.tasks.plan.planned_specs import published, true_counts
 
 SPEC = """\

@@ -10,7 +10,7 @@ import pytest
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.plan.planned_model import PlannedModel
 from tabularium.tasks.plan.planning import plan
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.tasks.plan.planned_specs import exact_variances, published, true_counts
 
 SPEC = """\

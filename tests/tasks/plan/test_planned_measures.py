@@ -21,8 +21,8 @@ from tabularium.tasks.plan.aims import aims_of
 from tabularium.tasks.plan.planned_model import ArrayMargin, PlannedModel, array_shares
 from tabularium.tasks.plan.planning import _Planner, plan
 from tabularium.tasks.plan.spec_edits import check_written, planned_text
-from tabularium.validations.spec.load import Loaded, load_spec
-from tabularium.validations.spec.measures.kinds import AnyMeasure
+from tabularium.validations.release_spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.measures.kinds import AnyMeasure
 from tests.sizes import runs
 from tests.tasks.plan.planned_specs import (
     PURE,

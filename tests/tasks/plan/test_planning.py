@@ -19,10 +19,10 @@ from tabularium.tasks.plan.planned_model import only_targeted
 from tabularium.tasks.plan.planning import plan
 from tabularium.tasks.plan.rehearsal import proposals
 from tabularium.tasks.plan.spec_edits import check_written, planned_text
-from tabularium.validations.spec.load import Loaded, load_spec
-from tabularium.validations.spec.summary import summarise
-from tabularium.validations.spec.tables import Impossible
-from tabularium.validations.spec.targets import MarginTarget
+from tabularium.validations.release_spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.summary import summarise
+from tabularium.validations.release_spec.tables import Impossible
+from tabularium.validations.release_spec.targets import MarginTarget
 from tests.sizes import runs
 from tests.tasks.plan.planned_specs import (
     PURE,

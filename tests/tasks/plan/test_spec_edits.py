@@ -12,7 +12,7 @@ import pytest
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.plan.planning import plan
 from tabularium.tasks.plan.spec_edits import check_written, planned_text
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.tasks.plan.planned_specs import loaded, published, true_counts
 
 BLOCK = """\

@@ -10,7 +10,7 @@ import pytest
 
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.plan.planning import plan
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.sizes import full
 from tests.tasks.plan.planned_specs import PURE, ZCDP, errors_of_releases, published, rows_of, true_counts
 

@@ -9,8 +9,8 @@ import pytest
 
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.validations.spec.load import load_spec
-from tests.validations.spec.spec_samples import SPEC, block, write_spec
+from tabularium.validations.release_spec.load import load_spec
+from tests.validations.release_spec.spec_samples import SPEC, block, write_spec
 
 TWO = """\
 tables:

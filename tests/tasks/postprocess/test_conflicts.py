@@ -13,8 +13,8 @@ from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.conflicts import FALSE_ALARM, conflicts, deviations
 from tabularium.tasks.postprocess.table_layout import measured_tree
-from tabularium.validations.spec.load import load_spec
-from tests.validations.spec.spec_samples import block, write_spec
+from tabularium.validations.release_spec.load import load_spec
+from tests.validations.release_spec.spec_samples import block, write_spec
 
 
 @pytest.mark.parametrize("chance", [0.5, 1e-2, 1e-6, 1e-12])

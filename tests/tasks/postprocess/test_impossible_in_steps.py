@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tabularium.mechanisms.inference import Estimate, Hierarchy
 from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
 from tabularium.tasks.postprocess.table_layout import measured_tree
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.sizes import runs
 
 AREAS = "code,label,parent\nN,N,\nA,A,N\nB,B,N\nA1,A1,A\nA2,A2,A\nB1,B1,B\n"

@@ -16,7 +16,7 @@ from tabularium.mechanisms.inference.joint import joint_rounding
 from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
 from tabularium.tasks.postprocess.table_layout import measured_tree
 from tabularium.validations.domains.domains import HierarchyDomain
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tabularium.validations.universes.universe import universe_of
 from tests.sizes import runs
 

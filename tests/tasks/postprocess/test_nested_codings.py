@@ -15,10 +15,10 @@ from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.nested_universes import CellEmbedding, codes_at
-from tabularium.validations.derivation.derived_columns import chains_of, parents_of
+from tabularium.validations.derivation import chains_of, parents_of
 from tabularium.validations.domains.domains import CategoryDomain, Domain, NumberDomain
-from tabularium.validations.spec.columns import DatePart, Derivation
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.columns import DatePart, Derivation
+from tabularium.validations.release_spec.load import load_spec
 from tests.sizes import runs
 
 SPEC = """\

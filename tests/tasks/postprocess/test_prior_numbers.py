@@ -10,9 +10,9 @@ import pytest
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.dry_run import dry_run_priors
 from tabularium.tasks.runtime.run import without_data
-from tabularium.validations.spec.load import load_spec
-from tests.validations.spec import test_prior_checks
-from tests.validations.spec.spec_samples import changed
+from tabularium.validations.release_spec.load import load_spec
+from tests.validations.release_spec import test_prior_checks
+from tests.validations.release_spec.spec_samples import changed
 
 HEAD = "level,area,age,sex,count\n"
 AGES = [str(age) for age in range(100)]

@@ -14,8 +14,8 @@ from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish import frames, published_tables
 from tabularium.tasks.publish.frames import Frame
 from tabularium.tasks.publish.published_tables import measurement_table, published_table
-from tabularium.validations.spec.publication import Quality
-from tests.validations.spec.spec_samples import SPEC, load
+from tabularium.validations.release_spec.publication import Quality
+from tests.validations.release_spec.spec_samples import SPEC, load
 
 
 @pytest.fixture

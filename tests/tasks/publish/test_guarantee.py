@@ -15,9 +15,9 @@ from tabularium.tasks.publish.certificate.spending import conversion
 from tabularium.tasks.publish.guarantee import at_most, best_test, privacy_section, promise, rho_epsilon
 from tabularium.validations.certificate import AtDelta
 from tabularium.validations.certificate import Privacy as Promised
-from tabularium.validations.spec.exact_facts import Neighbours
-from tabularium.validations.spec.privacy import Privacy
-from tests.validations.spec.spec_samples import SPEC, changed, load
+from tabularium.validations.release_spec.exact_facts import Neighbours
+from tabularium.validations.release_spec.privacy import Privacy
+from tests.validations.release_spec.spec_samples import SPEC, changed, load
 
 
 def privacy(**given: Any) -> Privacy:

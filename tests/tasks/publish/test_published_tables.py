@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabularium.tasks.publish.published_tables import histogram_table
-from tests.validations.spec.spec_samples import block, changed, load
+from tests.validations.release_spec.spec_samples import block, changed, load
 
 Runs = list[tuple[int, int]]
 

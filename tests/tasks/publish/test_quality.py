@@ -15,9 +15,9 @@ from pydantic import TypeAdapter
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.published_tables import FLAGS, flags, measure_flags, published_table
-from tabularium.validations.spec.measures.kinds import AnyMeasure
-from tabularium.validations.spec.publication import Quality
-from tests.validations.spec.spec_samples import SPEC, load
+from tabularium.validations.release_spec.measures.kinds import AnyMeasure
+from tabularium.validations.release_spec.publication import Quality
+from tests.validations.release_spec.spec_samples import SPEC, load
 
 NONE = np.inf
 EXACT = -1.0  # in place of a margin: known without having been measured

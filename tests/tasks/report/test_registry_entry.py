@@ -30,9 +30,9 @@ from tabularium.tasks.publish.certificate.spending import (
 )
 from tabularium.tasks.report.registry_entry import registry_entry
 from tabularium.validations.certificate import AtDelta, Certificate, Cumulative, Fact, Unit
-from tabularium.validations.spec.load import published
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.publication import About
+from tabularium.validations.release_spec.load import published
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.publication import About
 from tests.certificates import made_up
 
 # What the registry's schema has, section by section; it allows nothing else.

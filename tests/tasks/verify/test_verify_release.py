@@ -14,7 +14,7 @@ import pytest
 from tabularium.tasks.postprocess.postprocessing import CHANGED_IN_VERSION, VERSION
 from tabularium.tasks.verify.subject import Finding, NotARelease, Subject
 from tabularium.tasks.verify.verify_release import verify_release
-from tabularium.validations.spec.publication_formats import FORMATS
+from tabularium.validations.release_spec.publication_formats import FORMATS
 from tests.tasks.verify.conftest import Make, Scene
 
 pytestmark = pytest.mark.xdist_group("verify")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tabularium.validations.domains.allowed_change import replaced_records
+from tabularium.validations.release_spec.exact_facts import replaced_records
 
 NAMES = ("a", "b", "c")
 SUBSETS = [frozenset(some) for size in range(4) for some in combinations(NAMES, size)]

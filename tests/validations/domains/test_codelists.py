@@ -18,7 +18,7 @@ from tabularium.validations.domains.code_lists import (
     published_text,
     read_code_list,
 )
-from tabularium.validations.spec.problems import Problem
+from tabularium.validations.release_spec.problems import Problem
 
 
 def read(folder: Path, content: str | bytes) -> tuple[CodeList | None, list[Problem]]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tabularium.validations.domains.domains import Domain
 from tabularium.validations.domains.encoding import cell_number, coded, coded_names, kept
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 from tests.validations.domains.encoding_bench import categories, code_all, integers, tree
 
 

@@ -14,8 +14,8 @@ from tabularium.validations.domains.code_lists import (
     published_text,
     read_code_list,
 )
-from tabularium.validations.spec.problems import Problem
-from tests.validations.spec.spec_samples import AREAS, changed, load
+from tabularium.validations.release_spec.problems import Problem
+from tests.validations.release_spec.spec_samples import AREAS, changed, load
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 BASE = "http://www.sdmx.org/resources/sdmxml/schemas/v"

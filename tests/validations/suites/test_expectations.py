@@ -13,8 +13,7 @@ import pytest
 
 from tabularium.mechanisms.errors import Finding, InternalError, RuleFailed
 from tabularium.validations.suites.expectations import Bound, RuleResult, Same, check_suite
-from tabularium.validations.suites.metrics import ColumnMetrics, Metrics
-from tabularium.validations.suites.microdata_suite import check_microdata, stop_if_failed
+from tabularium.validations.suites.microdata import ColumnMetrics, Metrics, check_microdata, stop_if_failed
 from tabularium.validations.suites.published_tables import CountedTable, check_counts
 from tests.tasks import front
 

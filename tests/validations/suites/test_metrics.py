@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tabularium.tasks.ingest.open_source import quietly
 from tabularium.validations.domains.encoding import coded
-from tabularium.validations.suites.metrics import ColumnMetrics, Metrics, metrics_expression, read_metrics
+from tabularium.validations.suites.microdata import ColumnMetrics, Metrics, metrics_expression, read_metrics
 from tests.tasks import front
 
 RULES = """\

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabularium.validations.spec.publication import PostProcessing
+from tabularium.validations.release_spec.publication import PostProcessing
 from tabularium.validations.suites.published_tables import check_table
 
 # 0 ── 1 ── 3, 4;  0 ── 2

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tabularium.validations.spec.publication import PostProcessing
+from tabularium.validations.release_spec.publication import PostProcessing
 from tabularium.validations.suites.published_tables import (
     MOST,
     NEGATIVE,
     NO_MARGIN,
     NO_NUMBER,
+    NOT_INTEGERS,
     NOT_THE_SUM,
-    NOT_WHOLE,
     Fault,
     table_faults,
 )
@@ -54,7 +54,7 @@ def test_every_check_names_its_own_cells() -> None:
     by_check = {each.check: each.cells for each in found(table, margins=margins)}
     assert by_check == {
         NO_NUMBER: ({"area": "D", "sex": "m"},),
-        NOT_WHOLE: ({"area": "C", "sex": "m"},),
+        NOT_INTEGERS: ({"area": "C", "sex": "m"},),
         NEGATIVE: ({"area": "C", "sex": "f"},),
         NOT_THE_SUM: ({"area": "A", "sex": "m"},),
         NO_MARGIN: ({"area": "B", "sex": "f"},),

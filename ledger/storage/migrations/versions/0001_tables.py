@@ -1,7 +1,7 @@
 """The tables of :mod:`tabularium.ledger.storage.schema`, and the row that every writer locks.
 
 What guards the tables (triggers, functions) is put in place by the engine afterwards: see
-:mod:`tabularium.ledger.storage.sqlite` and :mod:`tabularium.ledger.storage.postgres_guard`.
+:mod:`tabularium.ledger.storage.sqlite` and :mod:`tabularium.ledger.storage.postgres`.
 """
 
 import sqlalchemy as sa

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import date
 
 from tabularium.tasks.publish.published_tables import FLAGS, PublishedTable
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.tables import Histogram
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.tables import Histogram
 
 RESERVED = frozenset(
     {

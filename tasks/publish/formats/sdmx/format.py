@@ -29,11 +29,11 @@ from tabularium.tasks.publish.formats.sdmx.cubes import (
 from tabularium.tasks.publish.frames import QUALITY, Shape, WriteRows, rows_into_csv
 from tabularium.tasks.publish.published_tables import FLAGS, PublishedTable
 from tabularium.validations.public_files import MIB, Unreadable
-from tabularium.validations.spec.draft import Draft
-from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.model import ReleaseSpec
-from tabularium.validations.spec.problems import quoted
-from tabularium.validations.spec.publication_formats import FileKind
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.model import ReleaseSpec
+from tabularium.validations.release_spec.partial_spec import PartialSpec
+from tabularium.validations.release_spec.problems import quoted
+from tabularium.validations.release_spec.publication_formats import FileKind
 
 _FIXED = ("STRUCTURE", "STRUCTURE_ID", "ACTION", "TIME_PERIOD")
 
@@ -70,14 +70,14 @@ class Sdmx(TableFormat):
             _structure_file(spec)
         }
 
-    def check(self, draft: Draft) -> None:
+    def check(self, partial: PartialSpec) -> None:
         """Check that SDMX can write the period."""
-        period = draft.document.data.get("period")
+        period = partial.document.data.get("period")
         if isinstance(period, str | int) and time_period(str(period)) is None:
             hint = (
                 "write such as 2026, 2026-Q1, 2026-03 or 2026-03-01, or take sdmx out of publication.formats"
             )
-            draft.add(("period",), f"{quoted(period)} is no period that SDMX can write", hint)
+            partial.add(("period",), f"{quoted(period)} is no period that SDMX can write", hint)
 
     @contextmanager
     def writer(self, loaded: Loaded, name: str, table: PublishedTable, folder: Path) -> Iterator[WriteRows]:

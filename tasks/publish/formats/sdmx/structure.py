@@ -42,7 +42,7 @@ from pysdmx.model.message import Header
 
 from tabularium.tasks.publish.formats.sdmx.cubes import STATUS, Cube, code_id, product_id
 from tabularium.validations.domains.domains import CategoryDomain, Domain, HierarchyDomain
-from tabularium.validations.spec.load import Loaded
+from tabularium.validations.release_spec.load import Loaded
 
 _FORMATS = {"xml": Format.STRUCTURE_SDMX_ML_3_0, "json": Format.STRUCTURE_SDMX_JSON_2_0_0}
 _URN = "urn:sdmx:org.sdmx.infomodel"

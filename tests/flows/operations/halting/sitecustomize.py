@@ -69,10 +69,10 @@ def _send_heartbeats_often() -> None:
 def _notice_silence_soon() -> None:
     from datetime import timedelta
 
-    from tabularium.flows.operations import run_keeper
+    from tabularium.flows.operations import watcher
 
-    run_keeper.SILENCE = timedelta(seconds=30)
-    run_keeper._EVERY_SECONDS = 3.0
+    watcher.SILENCE = timedelta(seconds=30)
+    watcher._EVERY_SECONDS = 3.0
 
 
 class _WhenImported:
@@ -106,4 +106,4 @@ if halts := os.environ.get("TABULARIUM_TEST_HALTS"):
     _ask_to_stop_in_a_fork(Path(halts) / "forks")
     if os.environ.get("TABULARIUM_TEST_HEARTBEATS") == "often":
         sys.meta_path.insert(0, _WhenImported("prefect.flow_engine", _send_heartbeats_often))
-        sys.meta_path.insert(0, _WhenImported("tabularium.flows.operations.run_keeper", _notice_silence_soon))
+        sys.meta_path.insert(0, _WhenImported("tabularium.flows.operations.watcher", _notice_silence_soon))

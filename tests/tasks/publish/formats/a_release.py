@@ -10,10 +10,10 @@ from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.formats.base import write_formats
 from tabularium.tasks.publish.published_tables import PublishedTable, histogram_table, published_table
-from tabularium.validations.spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.flows.release.scene import publish, write_scene
 from tests.flows.release.test_measures import with_measures
-from tests.validations.spec.spec_samples import write_spec
+from tests.validations.release_spec.spec_samples import write_spec
 
 ABOUT = """\
 about:

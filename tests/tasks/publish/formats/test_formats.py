@@ -20,7 +20,7 @@ from tabularium.tasks.publish.dcat import language_address
 from tabularium.tasks.publish.formats.base import first_format, formats_of
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
-from tabularium.validations.spec.publication_formats import FORMATS
+from tabularium.validations.release_spec.publication_formats import FORMATS
 from tests.tasks.publish.formats.a_release import a_release, with_all_measures
 
 TABLES = ("area_age_sex", "age_sex", "sizes_of_areas")

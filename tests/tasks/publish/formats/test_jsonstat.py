@@ -14,8 +14,8 @@ from pyjstat import pyjstat
 
 from tabularium.tasks.publish.formats import jsonstat
 from tests.tasks.publish.formats.a_release import SPEC, a_release, with_all_measures, written
-from tests.validations.spec.spec_samples import SPEC as SAMPLE
-from tests.validations.spec.spec_samples import problems_of
+from tests.validations.release_spec.spec_samples import SPEC as SAMPLE
+from tests.validations.release_spec.spec_samples import problems_of
 
 TABLES = ("area_age_sex", "age_sex", "sizes_of_areas")
 

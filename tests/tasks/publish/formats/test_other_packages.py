@@ -13,11 +13,11 @@ from tabularium.tasks.report.what_was_published import downloads
 from tabularium.tasks.verify.subject import Finding, Subject
 from tabularium.tasks.verify.verify_release import verify_release
 from tabularium.validations.certificate import Certificate
-from tabularium.validations.spec import publication_formats
-from tabularium.validations.spec.json_schema import json_schema
+from tabularium.validations.release_spec import publication_formats
+from tabularium.validations.release_spec.json_schema import json_schema
 from tests.tasks.publish.formats.a_release import a_release
 from tests.tasks.verify.damages import fix_up
-from tests.validations.spec.spec_samples import changed, problems_of
+from tests.validations.release_spec.spec_samples import changed, problems_of
 
 FORMAT = """
 import csv
@@ -28,7 +28,7 @@ import pyarrow.csv
 
 from tabularium.tasks.publish.formats.base import TableFormat
 from tabularium.validations.public_files import Unreadable
-from tabularium.validations.spec.publication_formats import FileKind
+from tabularium.validations.release_spec.publication_formats import FileKind
 
 
 class Tabs(TableFormat):

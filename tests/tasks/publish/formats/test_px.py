@@ -15,7 +15,7 @@ from tabularium.tasks.publish.formats.base import known_rows
 from tabularium.tasks.publish.frames import Shape
 from tabularium.tasks.publish.published_tables import FLAGS
 from tests.tasks.publish.formats.a_release import SPEC, a_release, with_all_measures, written
-from tests.validations.spec.spec_samples import changed, problems_of
+from tests.validations.release_spec.spec_samples import changed, problems_of
 
 TABLES = ("area_age_sex", "age_sex", "sizes_of_areas")
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tabularium.validations.spec.publication_formats import FORMATS
+from tabularium.validations.release_spec.publication_formats import FORMATS
 from tests.tasks.publish.formats.a_release import a_release
 
 WRITE = """
@@ -19,7 +19,7 @@ from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.publish.formats.base import write_formats
 from tabularium.tasks.publish.published_tables import PublishedTable, published_table
-from tabularium.validations.spec.load import load_spec
+from tabularium.validations.release_spec.load import load_spec
 
 loaded, out = load_spec(sys.argv[1]), Path(sys.argv[2])
 tables = {}

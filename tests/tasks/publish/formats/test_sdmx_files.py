@@ -18,11 +18,11 @@ from tabularium.tasks.publish.formats.base import write_formats, write_without_r
 from tabularium.tasks.publish.formats.sdmx import cubes
 from tabularium.tasks.publish.formats.sdmx.cubes import original_code
 from tabularium.tasks.publish.published_tables import PublishedTable
-from tabularium.validations.spec.load import Loaded, load_spec
-from tabularium.validations.spec.publication_formats import files_of
+from tabularium.validations.release_spec.load import Loaded, load_spec
+from tabularium.validations.release_spec.publication_formats import files_of
 from tests.tasks.publish.formats.a_release import SPEC, as_published, written
 from tests.tasks.publish.formats.test_without_rows import ADDED, MEASURES
-from tests.validations.spec.spec_samples import changed, load, write_spec
+from tests.validations.release_spec.spec_samples import changed, load, write_spec
 
 
 def read_by_sdmx1(path: Path, structure: Any = None) -> Any:

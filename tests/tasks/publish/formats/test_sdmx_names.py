@@ -16,7 +16,7 @@ from tabularium.tasks.publish.formats.sdmx.cubes import (
     original_code,
     time_period,
 )
-from tests.validations.spec.spec_samples import TINY, changed, problems_of
+from tests.validations.release_spec.spec_samples import TINY, changed, problems_of
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), unique=True))

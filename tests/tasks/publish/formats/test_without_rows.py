@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tabularium.tasks.publish.formats.base import write_without_rows
-from tabularium.validations.spec.publication_formats import FORMATS, files_of
-from tests.validations.spec.spec_samples import changed, load
+from tabularium.validations.release_spec.publication_formats import FORMATS, files_of
+from tests.validations.release_spec.spec_samples import changed, load
 
 MORE = (
     f'publication: {{formats: [{", ".join(FORMATS)}], quality: {{suppress: "50%"}}, sdmx: {{agency: TEST}}}}\n'

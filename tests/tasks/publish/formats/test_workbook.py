@@ -16,7 +16,7 @@ from tabularium.tasks.publish.frames import Frame
 from tabularium.tasks.publish.published_tables import PublishedTable
 from tests.tasks.publish.formats.a_release import a_release
 from tests.tasks.publish.formats.test_formats import TABLES, rows
-from tests.validations.spec.spec_samples import SPEC, block, changed, load, problems_of
+from tests.validations.release_spec.spec_samples import SPEC, block, changed, load, problems_of
 
 LONG = "a_table_with_a_name_that_is_longer_than_a_sheet_may_have"
 

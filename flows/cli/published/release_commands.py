@@ -1,0 +1,332 @@
+"""Commands about published releases: ``report|site|series|diff|rebuild|withdraw``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+import tabularium
+from tabularium.flows.cli.ledger.shared_options import KeyFile, officer, open_ledger, say_decided
+from tabularium.flows.cli.terminal import (
+    AsJson,
+    HomePath,
+    err,
+    one_line_errors,
+    out,
+    print_json,
+    say,
+    table,
+    working,
+)
+from tabularium.mechanisms.errors import InputError, TabulariumError
+from tabularium.tasks.runtime.home import Home
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from tabularium import Changes, SpecDiff
+    from tabularium.ledger import Charge
+
+_REPORT_EXAMPLES = """\
+Example:  tabularium report releases/census/2026/ID --out report.html
+
+Example:  tabularium report releases/census/2026/ID --last releases/census/2025/ID --out report.html
+
+Example:  tabularium report releases/census/2026/ID --registry --out registry.yaml"""
+
+
+def report_release(
+    folder: Annotated[
+        Path, typer.Argument(help="A published release: holds certificate.json.", metavar="RELEASE")
+    ],
+    last: Annotated[
+        Path | None,
+        typer.Option(help="The release of an earlier period to compare with.", metavar="FOLDER"),
+    ] = None,
+    out_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="New file to write; report.html, or registry.yaml, if none is named.",
+            metavar="FILE",
+        ),
+    ] = None,
+    registry: Annotated[
+        bool,
+        typer.Option(
+            "--registry", help="Write an entry for OpenDP's registry of deployments instead (YAML)."
+        ),
+    ] = False,
+) -> None:
+    """Write the report of a published release anew: one page, for people. Costs no budget.
+
+    The release is compared with its certificate and that with itself, not with signature and ledger, as the
+    page says at its head.
+    """
+    with one_line_errors():
+        before = None if last is None else tabularium.open(last)
+        release = tabularium.open(folder)
+        out_file = out_file or Path("registry.yaml" if registry else "report.html")
+        (release.registry_entry if registry else release.report)(out_file, last=before)
+        out.print(f"Written: {out_file}", soft_wrap=True, highlight=False, markup=False)
+
+
+_SITE_EXAMPLES = """\
+Example:  tabularium site releases --out site
+
+Example:  tabularium site releases --out /srv/www/statistics --copy --address https://example.org/statistics/"""
+
+
+def site(
+    releases: Annotated[
+        Path, typer.Argument(help="Folder of releases: holds PRODUCT/PERIOD/RELEASE.", metavar="RELEASES")
+    ],
+    out_folder: Annotated[
+        Path, typer.Option("--out", help="Folder to write; a site that is there is replaced.", metavar="DIR")
+    ],
+    address: Annotated[
+        str, typer.Option(help="Where DIR will be served; feeds then hold whole addresses.", metavar="URL")
+    ] = "",
+    copy: Annotated[
+        bool,
+        typer.Option(
+            "--copy",
+            help="Copy the releases into DIR, compared with their digests, instead of linking to them.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a web site over all releases: products, periods, search, downloads, feeds, budget over time.
+
+    It reads certificates and indexes alone; needs no home, no server and no other host. What cannot be shown
+    is listed with the reason, on the first page too.
+
+    With --json: site (the folder), products, releases, and not_shown (where and why of each).
+    """
+    with one_line_errors():
+        with working("writing the site"):
+            pages = tabularium.site(releases, out_folder, address=address, copy=copy)
+        if as_json:
+            print_json(pages.as_dict())
+            return
+        for row in pages.not_shown.itertuples():
+            message = escape(f"{row.where}: not shown: {row.why}")
+            err.print(f"[yellow]![/yellow] {message}", soft_wrap=True, highlight=False)
+        out.print(pages._headline(), soft_wrap=True, highlight=False, markup=False)
+
+
+_SERIES_EXAMPLES = """\
+Example:  tabularium series releases/persons --table age_by_sex --level region --out persons.csv
+
+Example:  tabularium series releases/persons --out persons.duckdb"""
+
+
+def series(
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of a product: holds PERIOD/RELEASE.", metavar="FOLDER")
+    ],
+    out_file: Annotated[
+        Path, typer.Option("--out", help="File to write: .csv, .parquet or .duckdb.", metavar="FILE")
+    ],
+    table: Annotated[
+        str | None, typer.Option(help="The table, for .csv and .parquet, where there are several.")
+    ] = None,
+    level: Annotated[
+        str | None, typer.Option(help="The level, for .csv and .parquet; the last one unless said.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="Do not compare the files with the certificates first.")
+    ] = False,
+) -> None:
+    """Write all current periods of a product as one table with a column `period`. Costs no budget.
+
+    A .duckdb file gets every table at every level, as TABLE__LEVEL: rows of two levels count the same people
+    and are never in one table. Withdrawn releases are left out; one that cannot be read is refused.
+    """
+    with one_line_errors():
+        with working("reading releases"):
+            result = tabularium.series(folder, verify=not unverified)
+            result.write(out_file, table=table, level=level, overwrite=overwrite)
+        periods = [release.period for release in result.releases]
+        text = f"{len(periods)} periods, {periods[0]} to {periods[-1]}: {out_file}"
+        out.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+_DIFF_EXAMPLES = """\
+Example:  tabularium diff people.yaml people-planned.yaml
+
+Example:  tabularium diff releases/people/2025/current releases/people/2026/current --json"""
+
+
+def diff(
+    before: Annotated[Path, typer.Argument(help="A spec, or the folder of a release.", metavar="A")],
+    after: Annotated[Path, typer.Argument(help="Another of the same kind.", metavar="B")],
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 1 if specs differ, or releases are two.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what differs from A to B. Opens no data and costs no budget.
+
+    Of two specs: every field, and what it does to cost and margins. Of two releases of a product: how many
+    cells changed by more than the margin of the difference, beside how many would by chance if nothing had;
+    and what was done otherwise.
+    """
+    with one_line_errors():
+        with working("comparing"):
+            changes = tabularium.diff(before, after)
+            document = changes.as_dict()
+        if as_json:
+            print_json(document)
+        elif isinstance(changes, tabularium.Changes):
+            _show_changes(changes)
+        else:
+            _show_specs(changes)
+        if exit_code and changes:
+            raise typer.Exit(1)
+
+
+def _show_specs(changes: SpecDiff) -> None:
+    say(changes._headline())
+    _print(changes.fields, "Fields")
+    changed = changes.margins[changes.margins["before"].fillna(-1) != changes.margins["after"].fillna(-1)]
+    _print(changed, "Margins of a measured cell that become others")
+
+
+def _show_changes(changes: Changes) -> None:
+    say(changes._headline())
+    _print(
+        changes.summary,
+        "Cells that changed by more than the margin of the difference, and how many would by chance",
+    )
+    _print(changes.fields, "Made otherwise")
+
+
+def _print(frame: DataFrame, title: str) -> None:
+    if frame.empty:
+        return
+    numbers = {name for name in frame if frame[name].dtype.kind in "if"}
+    grid = table(*(f">{name}" if name in numbers else str(name) for name in frame), title=title)
+    for row in frame.itertuples(index=False):
+        grid.add_row(*map(_written, row))
+    out.print(grid)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, float):
+        return "-" if math.isnan(value) else f"{value:g}"
+    return "-" if value is None else str(value)
+
+
+def rebuild(
+    specs: Annotated[list[Path], typer.Argument(metavar="SPEC...", help="The specs of the products.")],
+    home: HomePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make lost folders of published releases anew, every byte as it was. Costs no budget, opens no data.
+
+    Looks for every period and revision of each product where it was published. If that disk is gone, mount
+    it first; otherwise the folders are written to the empty mount point.
+
+    With --json a list with release_id, product, period, folder, and error, which is null where it was made.
+    """
+    with one_line_errors():
+        rows = [_made(folder, charge, spec, home) for spec in specs for folder, charge in _lost(spec, home)]
+    if as_json:
+        print_json(rows)
+    for row in rows if not as_json else []:
+        say(row["folder"] if row["error"] is None else f"not made: {row['folder']}: {row['error']}")
+    if not rows and not as_json:
+        say("No folder is lost.")
+    if any(row["error"] is not None for row in rows):
+        raise typer.Exit(1)
+
+
+def _lost(spec: Path, home: Path | None) -> Iterator[tuple[Path, Charge]]:
+    """Go through the published releases of a product whose folder is gone, each with where it was."""
+    from tabularium.tasks.publish.release_folder import published_in
+    from tabularium.validations.release_spec.load import load_spec
+
+    about = load_spec(spec).spec
+    with open_ledger(home, reading=True) as ledger:
+        charges = [charge for account in ledger.accounts() for charge in ledger.all_charges(account.name)]
+    for charge in charges:
+        base = published_in(Home.at(home), charge.release_id)  # none of tallies, which lie with their release
+        if charge.product == about.product and charge.state == "published" and base is not None:
+            folder = base / charge.product / charge.period / charge.release_id
+            if not folder.exists():
+                yield folder, charge
+
+
+def _made(folder: Path, charge: Charge, spec: Path, home: Path | None) -> dict[str, Any]:
+    from tabularium.flows.release_chain import rebuild_lost
+    from tabularium.tasks.runtime.run import Request, load
+
+    named = (spec, None, charge.period, home, charge.revises)
+    error = None
+    try:
+        request = Request.of(*named, measurements_of=charge.measurements_of)
+        loaded = load(request)
+        if loaded.digest != charge.spec_digest:
+            raise InputError(
+                "is not the spec that it was published by", where=str(spec), hint="give the file of then"
+            )
+        rebuild_lost(request, loaded, folder)
+    except TabulariumError as failure:
+        # That it was withdrawn is said after its folder was made.
+        error = None if folder.exists() else failure.line()
+    return {
+        "release_id": charge.release_id,
+        "product": charge.product,
+        "period": charge.period,
+        "folder": str(folder),
+        "error": error,
+    }
+
+
+def withdraw(
+    release: Annotated[str, typer.Argument(metavar="RELEASE", help="Id of the release, or its folder.")],
+    key: KeyFile,
+    reason: Annotated[str, typer.Option(help="Why: one line that every reader sees; no figures.")],
+    home: HomePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Withdraw a published release, signed with an enrolled key. It is not taken back.
+
+    Its folder stays and can be verified, and its budget stays spent. The link `current` beside it leads to
+    the newest release of the period that is not withdrawn, or is removed; index.json says what was withdrawn,
+    when and why.
+
+    With --json: release_id, entry, at, key and reason of the withdrawal, and current (a release id, or null,
+    also where this home did not publish it: the index is renewed there).
+    """
+    with one_line_errors():
+        folder = Path(release)
+        name = folder.resolve().name if folder.is_dir() else release
+        decided = officer(home, key).withdraw(name, reason=reason)
+        if not as_json:
+            say_decided(decided)
+            return
+        with tabularium.open_ledger(home) as books:
+            withdrawal = books.charged(name).withdrawal
+        print_json(
+            {**(vars(withdrawal) if withdrawal is not None else {}), "current": decided.current or None}
+        )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(name="report", epilog=_REPORT_EXAMPLES)(report_release)
+    app.command(name="site", epilog=_SITE_EXAMPLES)(site)
+    app.command(name="series", epilog=_SERIES_EXAMPLES)(series)
+    app.command(name="diff", epilog=_DIFF_EXAMPLES)(diff)
+    app.command(epilog="Example:  tabularium rebuild census.yaml farms.yaml")(rebuild)
+    app.command(
+        epilog='Example:  tabularium withdraw RELEASE --reason "a region was coded twice" --key officer.pem'
+    )(withdraw)

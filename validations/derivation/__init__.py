@@ -1,1 +1,0 @@
-"""Columns made from columns: several codings of one, recodes, cases of several, parts of dates."""

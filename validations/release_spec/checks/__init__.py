@@ -1,0 +1,1 @@
+"""Checks of what must fit together in a spec, section by section."""

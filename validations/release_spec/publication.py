@@ -1,0 +1,276 @@
+"""Output in a spec: post-processing, publication, and the secure folder of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from tabularium.validations.release_spec.kinds import LevelName, Part, object_schema
+from tabularium.validations.release_spec.measures.measure import Measure
+from tabularium.validations.release_spec.scalars import (
+    Confidence,
+    PartLimit,
+    Positive,
+    QualityLimit,
+    Switch,
+    Text,
+    matching,
+    refuse,
+)
+
+WebAddress = Annotated[
+    Text, *matching(r"https?://[^\s<>\"{}|\\^`]+", "write an address, for instance https://example.org/data")
+]
+Email = Annotated[
+    Text, *matching(r"[^\s@<>\"]+@[^\s@<>\"]+", "write an address, for instance data@example.org")
+]
+Language = Annotated[
+    Text, *matching("[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", "write a language tag, for instance en or pt-BR")
+]
+
+
+class PostProcessing(Part):
+    """What is done with the measurements; it costs no budget."""
+
+    consistency: Switch = Field(default=True, description="Make the levels add up (weighted least squares).")
+    nonnegativity: Switch = Field(default=True, description="Make every cell zero or more.")
+    rounding: Switch = Field(default=True, description="Make every cell a whole number.")
+
+
+class Measurements(Part):
+    """Whether the noisy measurements are published beside the tables, or withheld with a reason."""
+
+    withhold: Text | None = Field(default=None, description="The reason, which is published instead.")
+
+
+def _measurements(value: object) -> object:
+    if value == "publish":
+        return Measurements()
+    if isinstance(value, Measurements) or (isinstance(value, dict) and value):
+        return value
+    raise refuse("is neither `publish` nor a reason", 'write publish, or {withhold: "the reason"}')
+
+
+MeasurementsChoice = Annotated[
+    Measurements,
+    BeforeValidator(_measurements),
+    PlainSerializer(
+        lambda m: "publish" if m.withhold is None else {"withhold": m.withhold}, when_used="json"
+    ),
+    WithJsonSchema(
+        {"anyOf": [{"const": "publish"}, object_schema(withhold={"type": "string", "minLength": 1})]}
+    ),
+]
+
+
+CRITERIA = ("error-in-processing", "implausible", "margins-too-wide")
+Criterion = Annotated[
+    Text, *matching("[a-z][a-z0-9-]{0,62}", "use small letters, digits and hyphens, at most 63")
+]
+
+
+class Review(Part):
+    """Who decides on a draft before it is published, by which criteria, and where the draft lies."""
+
+    by: Literal["officer"] = Field(
+        default="officer", description="Who decides: an officer with an enrolled key."
+    )
+    criteria: tuple[Criterion, ...] = Field(
+        default=CRITERIA, description="For what a draft may be withheld; published."
+    )
+    group: Text | None = Field(
+        default=None, description="The system group that may read drafts; their owner alone when absent."
+    )
+    folder: Text = Field(default="drafts", description="Where drafts lie; relative to the spec file.")
+
+
+def _review(value: object) -> object:
+    if value == "officer":
+        return Review()
+    if isinstance(value, Review) or (isinstance(value, dict) and value):
+        return value
+    raise refuse("is not `officer`", "write officer, or {by: officer, criteria: [implausible]}")
+
+
+ReviewChoice = Annotated[
+    Review,
+    BeforeValidator(_review),
+    # where a draft lies, and who may read it, is no part of what is published
+    PlainSerializer(lambda r: {"by": r.by, "criteria": list(r.criteria)}, when_used="json"),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"const": "officer"},
+                {
+                    "type": "object",
+                    "properties": {
+                        "by": {"const": "officer"},
+                        "criteria": {
+                            "type": "array",
+                            "items": {"type": "string", "pattern": "^[a-z][a-z0-9-]{0,62}$"},
+                            "minItems": 1,
+                        },
+                        "group": {"type": "string", "minLength": 1},
+                        "folder": {"type": "string", "minLength": 1},
+                    },
+                    "minProperties": 1,
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+
+
+class Curator(Part):
+    """Who answers for the product."""
+
+    name: Text = Field(description="The name of the agency or the office.")
+    url: WebAddress | None = Field(default=None, description="Its page.")
+    email: Email | None = Field(default=None, description="Where questions go.")
+
+
+class Region(Part):
+    """The territory that the product is about."""
+
+    code: LevelName = Field(description="Its code, for instance of ISO 3166.")
+    label: Text | None = Field(default=None, description="Its name.")
+
+
+class About(Part):
+    """Descriptions of the product for people and catalogues; all of it is published."""
+
+    title: Text | None = Field(default=None, description="The title; the name of the product when absent.")
+    description: Text | None = Field(default=None, description="What it is, in a few sentences.")
+    curator: Curator | None = Field(default=None, description="Who answers for it.")
+    region: Region | None = Field(default=None, description="The territory that it is about.")
+    licence: WebAddress | None = Field(default=None, description="The address of the licence.")
+    language: Language = Field(default="en", description="The language of titles and labels.")
+    keywords: tuple[Text, ...] = Field(default=(), description="Words by which catalogues find it.")
+    url: WebAddress | None = Field(default=None, description="The page of the product.")
+
+
+class SdmxOptions(Part):
+    """How the structure of the tables is named in SDMX."""
+
+    agency: Annotated[
+        Text, *matching(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z][A-Za-z0-9_-]*)*", "write an id, for instance TAB")
+    ] = Field(default="TAB", description="The id of the agency that maintains the structure.")
+    version: Annotated[
+        Text, *matching(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}", 'write three numbers, such as "1.0.0"')
+    ] = Field(default="1.0.0", description="The version of the structure.")
+    structure: Literal["xml", "json"] = Field(
+        default="xml", description="How the structure is written: SDMX-ML 3.0 or SDMX-JSON 2.0."
+    )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Margins above which a number is flagged, and above which it is left blank."""
+
+    unreliable: int | Fraction | None = None
+    suppress: int | Fraction | None = None
+
+
+class MeasureLimits(Part):
+    """From which margins on measures of one kind are flagged or left blank."""
+
+    unreliable: PartLimit | None = Field(default=None, description="A number with a larger one is flagged.")
+    suppress: PartLimit | None = Field(default=None, description="A number with a larger one is left blank.")
+
+    @property
+    def limits(self) -> Limits:
+        """Both."""
+        return Limits(self.unreliable, self.suppress)
+
+
+class MeanLimits(MeasureLimits):
+    """The same of means, medians and other quantiles."""
+
+    part_of: Literal["range", "value"] = Field(
+        default="range",
+        description="What they are parts of: the `range` from `from` to `to`, or the published `value`.",
+    )
+
+
+OF_MEASURES = Fraction(1, 10)
+"""Part of what a rate or mean may be above which its margin is flagged, where the spec says nothing else."""
+OF_SUMS = Fraction(3, 10)
+"""The same of a sum."""
+
+
+class Quality(Part):
+    """Which cells are flagged or left blank, by what is published: counts and margins."""
+
+    unreliable: QualityLimit | None = Field(
+        default=None,
+        description="A cell whose margin is larger is flagged: a number, or a percentage of the count.",
+    )
+    suppress: QualityLimit | None = Field(
+        default=None, description="A cell whose margin is larger is left blank; written like `unreliable`."
+    )
+    at_least: Positive | None = Field(
+        default=None, description="A cell whose published count is smaller is left blank."
+    )
+    sums: MeasureLimits | None = Field(
+        default=None, description="Limits of sums, parts of the published sum; as for counts when absent."
+    )
+    rates: MeasureLimits | None = Field(
+        default=None, description="Limits of rates and percentages, in points; `10%` when absent."
+    )
+    means: MeanLimits | None = Field(
+        default=None,
+        description="Limits of means, medians and quantiles; `10%` of `to` less `from` when absent.",
+    )
+
+    def limits_of(self, measure: Measure) -> tuple[Literal["value", "range"], Limits]:
+        """Return what the limits of a measure are parts of, and the limits."""
+        if measure.quality_rules == "sums":
+            if self.sums is not None:
+                return "value", self.sums.limits
+            parts = [
+                limit if isinstance(limit, Fraction) else None for limit in (self.unreliable, self.suppress)
+            ]
+            return "value", Limits(*parts) if any(parts) else Limits(OF_SUMS)
+        if measure.quality_rules == "rates":
+            return "range", Limits(OF_MEASURES) if self.rates is None else self.rates.limits
+        if self.means is not None:
+            return self.means.part_of, self.means.limits
+        return "range", Limits(OF_MEASURES)
+
+
+class Publication(Part):
+    """What is published, and where."""
+
+    folder: Text = Field(
+        default="releases", description="Where releases are written; relative to the spec file."
+    )
+    formats: tuple[Text, ...] = Field(default=("csv", "parquet"), description="How the tables are written.")
+    sdmx: SdmxOptions = Field(
+        default_factory=SdmxOptions, description="How the structure of the tables is named in SDMX."
+    )
+    quality: Quality | None = Field(
+        default=None,
+        description="Which cells are flagged as unreliable, or left blank; all are shown when absent.",
+    )
+    confidence: Confidence = Field(default=Fraction(9, 10), description="The level of the margins of error.")
+    measurements: MeasurementsChoice = Field(
+        default=Measurements(),
+        description="`publish` the noisy measurements beside the tables, or `{withhold: reason}`.",
+    )
+    review: ReviewChoice | None = Field(
+        default=None,
+        description="`officer`, or `{by: officer, criteria: [...], group: ..., folder: ...}`: the release is "
+        "a draft until an officer accepts it.",
+    )
+
+
+class WorkspaceOptions(Part):
+    """The secure folder of a run."""
+
+    keep: Switch = Field(
+        default=False, description="Keep the secure workspace after the run, for an inquiry."
+    )

@@ -1,1 +1,0 @@
-"""What must fit together in a spec, section by section."""

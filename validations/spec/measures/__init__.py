@@ -1,1 +1,0 @@
-"""Measures of a table: numbers beside its counts, a class for each kind."""
