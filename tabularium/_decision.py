@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tabularium.tasks.plan.bounds_like import in_figures
+from tabularium.tasks.plan.targets import in_figures
 
 if TYPE_CHECKING:
     from tabularium._release import Release

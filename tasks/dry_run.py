@@ -45,7 +45,7 @@ def dry_run(run: Run) -> None:
     from tabularium.tasks.publish.certificate import software_versions
     from tabularium.tasks.publish.draft_folder import check_draft_folder
     from tabularium.tasks.publish.release_folder import check_writable
-    from tabularium.tasks.sign.release_key import signing_key
+    from tabularium.tasks.sign.sign_release import signing_key
 
     check_writable(run)
     check_draft_folder(run)

@@ -12,13 +12,15 @@ them all. Later stages read only those files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from itertools import accumulate
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,15 +33,14 @@ from tabularium.mechanisms.errors import LedgerError, PublicationError, Tabulari
 from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT, class_errors, total_error
 from tabularium.mechanisms.measured import Measured, Release
 from tabularium.mechanisms.mechanism import Mechanism
-from tabularium.tasks.count.count_files import CountsHandle, read_counts, read_sizes
-from tabularium.tasks.count.table_axes import place_at
-from tabularium.tasks.joined_slabs import join_slabs
+from tabularium.tasks.count.count_files import CountsHandle, place_at, read_counts, read_sizes
 from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.runtime.diagnoses import keep_traceback
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import advanced, note, stopping
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
-from tabularium.tasks.runtime.tracebacks import keep
+from tabularium.tasks.runtime.workspace import new_mapped
 from tabularium.validations.imported_later import Later
 from tabularium.validations.spec.checks.table_checks import MECHANISM, level_shapes, slabs
 from tabularium.validations.spec.model import ReleaseSpec
@@ -248,7 +249,7 @@ def _drawing(job: Job, definition: Definition, done: int, of: int, home: Home) -
 def _kept_for_its_author(error: Exception, home: Home) -> None:
     """Keep the traceback of what a mechanism raised, whatever becomes of it."""
     with suppress(Exception):
-        file = keep(error, home)
+        file = keep_traceback(error, home)
         if file is not None:
             note(f"a mechanism raised {type(error).__name__}; its traceback stands in {file}")
 
@@ -411,3 +412,71 @@ def finish_part(part: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Finish
         totals = tuple(int(total) for total in arrays[noted["array"]])
         error = MeasuredError(totals, Event.from_dict(noted["event"]))
     return Finished(measured, restore(measured).finish(measured), error)
+
+
+# The slabs of a level, joined in the workspace for several stages. The joined file is named by the digest
+# of the measurements, so that those of other measurements are not found.
+
+
+Part = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+"""What was noted of a stored part, and its arrays."""
+
+
+def join_slabs(run: Run, digest: str, parts: Sequence[Part]) -> list[Part]:
+    """Return stored parts with one for each level: those that were measured in slabs are joined.
+
+    Parameters
+    ----------
+    digest
+        Of all measurements of the release.
+
+    Raises
+    ------
+    PublicationError
+        If the slabs of a level do not fit together.
+    """
+    rows = {
+        (table.name, level): shape[0] if shape else 1
+        for table in run.loaded.spec.arrays
+        for level, shape in level_shapes(table, run.loaded.domains).items()
+    }
+    levels: dict[tuple[str, str], list[Part]] = {}
+    for meta, arrays in parts:
+        levels.setdefault((meta["table"], meta["level"]), []).append((meta, arrays))
+    return [
+        found[0] if "rows" not in found[0][0] else _joined(run.folder("joined"), digest, found, rows[level])
+        for level, found in levels.items()
+    ]
+
+
+def _joined(folder: Path, digest: str, slabs: list[Part], nodes: int) -> Part:
+    first = slabs[0][0]
+    measured = [Measured.from_document(meta["measured"], {}) for meta, _ in slabs]
+    rows = [(int(low), int(high)) for low, high in (meta["rows"] for meta, _ in slabs)]
+    drawn = [event for each in measured for event in each.transcript]
+    shape = (rows[-1][1], *drawn[0].shape[1:])
+    (name,) = first["arrays"]
+    alike = all(replace(each, shape=shape) == replace(drawn[0], shape=shape) for each in drawn)
+    if (
+        not alike
+        or rows[-1][1] != nodes
+        or [low for low, _ in rows] != [0, *(high for _, high in rows[:-1])]
+        or [each.shape[0] for each in drawn] != [high - low for low, high in rows]
+    ):
+        raise PublicationError(
+            "the slabs of a level do not fit together",
+            where=f"table {first['table']}, level {first['level']}",
+            hint="restore the measurements from the backup",
+        )
+    path = folder / f"{digest}-{first['table']}.{first['level']}.npy"
+    if not path.exists():
+        aside = path.with_name(f"{path.stem}.{os.getpid()}.npy")
+        whole = new_mapped(aside, shape, np.int64)
+        for (low, high), (meta, arrays) in zip(rows, slabs, strict=True):
+            whole[low:high] = arrays[meta["arrays"][name]]
+        aside.replace(path)
+    array = np.asarray(np.load(path, mmap_mode="r"))
+    insecure = any(each.insecure for each in measured)
+    whole_event = replace(drawn[0], shape=shape).as_dict()
+    document = {**first["measured"], "transcript": [whole_event], "insecure": insecure}
+    return {**first, "measured": document, "arrays": {name: name}}, {name: array}

@@ -4,13 +4,13 @@ Tallies have a charge of their own, made and drawn before the main one, so that 
 run before the main charge is made. What a tally charge costs is spent whatever the rules say.
 
 The proof. To a tally each unit adds a number from 0 to m, by its own records alone
-(:mod:`tabularium.tasks.count.bounding`), with m = 1 but for the records that are left out: one unit changes
-it by at most m. A unit changes at most k records, and a channel is opened for a record, with ε/k or ρ/k². So
-a tally is drawn with a declared sensitivity of m/k for each record. Its noise has the scale (m/k)/(ε/k) =
-m/ε, or the variance (m²/k²)/(2ρ/k²) = m²/(2ρ), and it costs one unit k·(ε/k) = ε, or k²·(ρ/k²) = ρ: what the
-accounting says of the event for a group of k records. Tallies and main charge compose sequentially: their
-amounts add to the budget of the spec. To compare a noisy number with bounds, or with what was published
-before, is post-processing: anybody may be told that a rule failed.
+(:mod:`tabularium.tasks.count.contributions`), with m = 1 but for the records that are left out: one unit
+changes it by at most m. A unit changes at most k records, and a channel is opened for a record, with ε/k or
+ρ/k². So a tally is drawn with a declared sensitivity of m/k for each record. Its noise has the scale
+(m/k)/(ε/k) = m/ε, or the variance (m²/k²)/(2ρ/k²) = m²/(2ρ), and it costs one unit k·(ε/k) = ε, or k²·(ρ/k²)
+= ρ: what the accounting says of the event for a group of k records. Tallies and main charge compose
+sequentially: their amounts add to the budget of the spec. To compare a noisy number with bounds, or with what
+was published before, is post-processing: anybody may be told that a rule failed.
 
 A release draws a number once for each input and never again; an edited spec is another release, and pays for
 another number. An input that was mended is another one, and pays for another *attempt*: the name of its
@@ -39,10 +39,10 @@ from tabularium.mechanisms.errors import DataRefused, LedgerError, PublicationEr
 from tabularium.tasks.count.count_files import CountsHandle
 from tabularium.tasks.ingest.ingest import InputHandle
 from tabularium.tasks.input_binding import is_bound, require_bound
-from tabularium.tasks.last_published import last_number
 from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle, ledger_against_store, reserve_for
 from tabularium.tasks.measure import drawing_tallies
-from tabularium.tasks.publish.certificate.certificate_parts import Outcome
+from tabularium.tasks.publish.certificate.spending import Outcome
+from tabularium.tasks.publish.verify_certificate import last_number
 from tabularium.tasks.published_heads import require_new, stamped_head, write_head_marker
 from tabularium.tasks.runtime.progress import note, stopping
 from tabularium.tasks.runtime.run import Run

@@ -16,7 +16,7 @@ from tabularium.tasks.ingest.open_source import (
     rows_of,
     unreadable,
 )
-from tabularium.tasks.last_published import last_total
+from tabularium.tasks.publish.verify_certificate import last_total
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage

@@ -13,7 +13,7 @@ from tabularium._plan import see_beside
 from tabularium.flows.cli.options import AsJson, SpecPath
 from tabularium.flows.cli.terminal import one_line_errors, out, print_json, table, working
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.plan.bounds_like import in_figures
+from tabularium.tasks.plan.targets import in_figures
 
 if TYPE_CHECKING:
     from tabularium import Plan
@@ -81,7 +81,7 @@ def _target(spec: Path, out_file: Path | None, *, write: bool) -> Path | None:
 
 
 def _check_plot(plot: Path | None) -> None:
-    from tabularium.tasks.plan.trade_off_plot import FORMATS
+    from tabularium.tasks.plan.finished_plan import FORMATS
 
     if plot is not None and plot.suffix.lower() not in FORMATS:
         raise InputError("is no picture", where=f"--plot {plot}", hint=f"end it in {', '.join(FORMATS)}")

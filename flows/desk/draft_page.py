@@ -14,7 +14,7 @@ from tabularium.flows.desk.safety import REPORT_POLICY
 from tabularium.flows.desk.signing_off import decide
 from tabularium.ledger.records import SYMBOLS
 from tabularium.mechanisms.errors import InputError, PublicationError, TabulariumError
-from tabularium.tasks.plan.bounds_like import in_figures
+from tabularium.tasks.plan.targets import in_figures
 from tabularium.tasks.report.wording import whole
 
 _MOST_CELLS = 8  # that are listed of each table: those that changed most

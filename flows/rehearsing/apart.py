@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tabularium.mechanisms.errors import InputError, InternalError, TabulariumError
+from tabularium.tasks.runtime.diagnoses import Unexpected
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import NullReporter, reporter, reporting_to
 from tabularium.tasks.runtime.stage import sanitised
-from tabularium.tasks.runtime.tracebacks import Unexpected
 from tabularium.validations.spec.problems import Problem, SpecProblems
 
 _OF_AN_INSTALLATION = ("TABULARIUM_", "PREFECT_")

@@ -29,13 +29,19 @@ from zoneinfo import ZoneInfo
 from tabularium.ledger import Ledger
 from tabularium.ledger.durable_files import turn
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.arrival import kept_digests
-from tabularium.tasks.arrival.calendar_periods import has_come
 from tabularium.tasks.arrival.claims import Claims, Drop, State, drop_found, new_id, slot_of
-from tabularium.tasks.arrival.inboxes import Inbox, has_room
+from tabularium.tasks.arrival.inboxes import Inbox, has_come, has_room
 from tabularium.tasks.arrival.manifest import MANIFEST, DropRefused, Manifest
 from tabularium.tasks.arrival.places import DONE, QUARANTINE, Place, Seen, opened
-from tabularium.tasks.arrival.verify_drop import is_plain, is_whole, said, see_that_all_is_read
+from tabularium.tasks.arrival.verify_drop import (
+    forget_verified,
+    is_plain,
+    is_whole,
+    keep_verified,
+    orphaned,
+    said,
+    see_that_all_is_read,
+)
 from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
@@ -78,10 +84,10 @@ def look(home: Home, inbox: Inbox) -> bool:
         work.each(ended, partial(put_away, claims, home, place), by_lot=True)
         old = claims.put_away_before(inbox.product, time.time() - inbox.retention * _DAY)
         work.each(old, partial(delete_old, claims, home, place), by_lot=True)
-        orphans = kept_digests.orphans(home)
+        orphans = orphaned(home)
         for orphan in random.sample(orphans, min(len(orphans), _MOST_ORPHANS)):
             if claims.find(orphan) is None:
-                kept_digests.forget(home, orphan)
+                forget_verified(home, orphan)
     for failure in work.failures[:1]:
         raise failure
     return work.left and work.done
@@ -156,7 +162,7 @@ def _miss(home: Home, claims: Claims, drop: Drop) -> None:
     """Let go of a drop that somebody took away before a run of it began, or after one failed."""
     taken = drop.state in ("arrived", "failed")
     if taken and claims.change(drop, state="gone", lies=None, slot=None, ended_at=time.time()):
-        kept_digests.forget(home, drop.id)
+        forget_verified(home, drop.id)
 
 
 class _Judge:
@@ -219,7 +225,7 @@ class _Judge:
             self._refuse(name, changed, refusal)
             return False
         about: dict[str, Any] = {"id": new_id(), "period": manifest.period}
-        kept_digests.keep(self._home, about["id"], manifest.files)
+        keep_verified(self._home, about["id"], manifest.files)
         if not charged:
             slot = slot_of(self._inbox.product, manifest.period)
             first = drop_found(self._inbox.product, name, **about, why="", state="arrived", slot=slot)
@@ -350,5 +356,5 @@ def delete_old(claims: Claims, home: Home, place: Place, drop: Drop) -> bool:
     """Delete a drop that the inbox has kept long enough, with what is known of its content."""
     place.delete(drop.place)
     place.delete(drop.place + _WHY)
-    kept_digests.forget(home, drop.id)
+    forget_verified(home, drop.id)
     return claims.change(drop, state="deleted", place="", why="")

@@ -1,16 +1,23 @@
-"""Verifying a drop: its files are those of its manifest, to the last bit."""
+"""Verifying a drop: its files are those of its manifest, to the last bit.
+
+Names, sizes and digests that were verified are kept in a file of the home (mode 0600), and removed with the
+drop. A digest of data is as confidential as the data: no database has it.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
-from tabularium.ledger.durable_files import write_all
+from tabularium.ledger.durable_files import create, make_folder, sync_folder, write_all
 from tabularium.mechanisms.errors import (
     DataRefused,
     InputError,
@@ -19,11 +26,11 @@ from tabularium.mechanisms.errors import (
     LedgerError,
     TabulariumError,
 )
-from tabularium.tasks.arrival import kept_digests
 from tabularium.tasks.arrival.claims import Claims, Drop
 from tabularium.tasks.arrival.inboxes import Inbox, InboxLimits, has_room, inbox_of
 from tabularium.tasks.arrival.manifest import MANIFEST, DropRefused, Manifest, NamedFile, read_manifest
 from tabularium.tasks.arrival.places import Place, Seen, opened, quoted
+from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Run, drop_of
 from tabularium.validations.redaction import bare_errors, note_data_opened
 from tabularium.validations.spec.kinds import format_of, is_ignored
@@ -249,7 +256,7 @@ def fetch(run: Run) -> Path | None:
     inbox = inbox_of(home, drop.product)
     if inbox is None:
         raise InputError("the product has no inbox", where=f"product {drop.product}", hint="deploy it again")
-    files, folder = kept_digests.kept(home, drop.id), run.folder("drop")
+    files, folder = verified_files(home, drop.id), run.folder("drop")
     see_that_there_is_room(sum(file.size for file in files), "the drop", folder)
     _copy_all(inbox, drop, files, folder)
     return folder
@@ -362,3 +369,50 @@ def _copy(place: Place, drop: Drop, file: NamedFile, target: Path) -> None:
         os.close(descriptor)
     if not same:
         raise InputRefused("is no longer the file that was verified", where=file.name, hint="drop it again")
+
+
+_ENDING = ".json"
+_ORPHANED_SECONDS = 3600.0
+
+
+def keep_verified(home: Home, drop: str, files: tuple[NamedFile, ...]) -> None:
+    """Keep what was verified of a drop."""
+    path = _file(home, drop)
+    make_folder(path.parent)
+    create(path, json.dumps([asdict(file) for file in files]).encode())
+    sync_folder(path.parent)
+
+
+def verified_files(home: Home, drop: str) -> tuple[NamedFile, ...]:
+    """Return what was verified of a drop.
+
+    Raises
+    ------
+    InputError
+        If it is not in this home.
+    """
+    try:
+        return tuple(NamedFile(**each) for each in json.loads(_file(home, drop).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        pass
+    raise InputError(
+        "what was verified of it is not in this home",
+        where=f"drop {drop}",
+        hint="drop the data again, or run them by hand with --source",
+    )
+
+
+def forget_verified(home: Home, drop: str) -> None:
+    """Remove what was verified of a drop."""
+    _file(home, drop).unlink(missing_ok=True)
+
+
+def orphaned(home: Home) -> list[str]:
+    """Return the drops of files that are an hour old; who made one may have died before its claim."""
+    before = time.time() - _ORPHANED_SECONDS
+    found = (home.path / "arrivals").glob(f"*{_ENDING}")
+    return [path.name.removesuffix(_ENDING) for path in found if path.stat().st_mtime < before]
+
+
+def _file(home: Home, drop: str) -> Path:
+    return home.path / "arrivals" / f"{drop}{_ENDING}"

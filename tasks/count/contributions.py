@@ -1,17 +1,30 @@
-"""What each record adds to the array of a measure: its value on the public grid, times its weight.
+"""What records add to the arrays of tables and measures, and how many records of a unit count.
 
-The engine clamps and rounds, record by record; whole numbers are added up here, in 64 bits. A null value
-or weight adds nothing and does not reject the record; the same holds of what is no number, where a rule
-allows it. (How many records of a unit count at all: :mod:`tabularium.tasks.count.bounding`.)
-Infinities are clamped. The value of a test is 1 or 0, and null where it is neither true nor false.
+A record adds its value on the public grid, times its weight. The engine clamps and rounds record by record;
+whole numbers are added up here, in 64 bits. A null value or weight adds nothing and does not reject the
+record, nor does a value that is no number, where a rule allows it. Infinities are clamped. The value of a
+test is 1 or 0, and null where it is neither true nor false.
+
+At most so many records of each unit count (:func:`bounded`), chosen by the unit's own records only.
+
+An engine that keeps its records counts all arrays in one scan (:func:`grouped_sql`)::
+
+    records, coded and bounded ─▶ GROUP BY GROUPING SETS ─▶ (cell, number, sums), (cell, value, weight)
+
+A sum needs for each cell the sum of values times weights and the sum of weights: bounds are the same for all
+records of a cell. A tree or a choice needs the number of records, or their weight, at each value of each
+cell. All of these are whole numbers, so that the arrays equal those of :func:`accumulate`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tabularium.tasks.count.count_files import Counts
 from tabularium.validations.domains.domains import Domain
@@ -119,3 +132,158 @@ def _whole(known: Any, value: Any, most: Any) -> Any:
     rounded = (floor + ibis.ifelse(value - floor >= 0.5, 1.0, 0.0)).cast("int64")
     inside = ibis.cases((rounded < 0, 0), (rounded > most, most), else_=rounded)
     return ibis.ifelse(known.isnull(), NOTHING, inside).cast("int64")
+
+
+_DIGITS = 12  # of the ticket: short texts sort quickly, and two of 2^48 are hardly ever the same
+
+
+def bounded(table: Any, unit: str, cells: Sequence[str], most: int, key: str) -> Any:
+    """Keep at most ``most`` records of each unit, chosen uniformly by a keyed order.
+
+    Parameters
+    ----------
+    table
+        Ibis table of kept records.
+    unit
+        Name of the column of the privacy unit.
+    cells
+        Names of the columns of cell numbers, one per table.
+    most
+        The number of records a unit may contribute.
+    key
+        Hexadecimal; the release's own. It stands in the text of the query and need not be secret: for any
+        key, which records of a unit are kept depends on that unit alone.
+
+    Notes
+    -----
+    The order is total but for equal records: ticket, cells, number among equals. A ticket is the beginning of
+    a SHA-256, which every engine computes alike, so that one key keeps the same records in all of them.
+    """
+    who = table[unit].cast("string")
+    # Equal records of a unit are numbered, so that each of them has its own place in the order; which of
+    # them is which does not matter, since they fall into the same cells.
+    table = table.mutate(twin=ibis.row_number().over(group_by=[unit, *cells]))
+    parts = [part for cell in cells for part in (table[cell].cast("string"), ibis.literal(","))]
+    text = ibis.literal(key).concat(*parts, table.twin.cast("string"), ibis.literal("|"), who)
+    table = table.mutate(ticket=text.hexdigest("sha256").substr(0, _DIGITS))
+    order = [table.ticket, *(table[cell] for cell in cells), table.twin]
+    turn = ibis.row_number().over(group_by=table[unit], order_by=order)
+    return table.mutate(turn=turn).filter(ibis._.turn < most).drop("twin", "ticket", "turn")
+
+
+def unit_numbers(records: Any, unit: str | None, most: int, up_to: int) -> Any:
+    """Return one row: the number of ``units``, and of those ``cut``, which have more than ``most`` records.
+
+    And the number of all ``records``, of those ``left_out``, and of these again where each unit counts for
+    ``up_to`` at most, ``limited``.
+
+    Parameters
+    ----------
+    records
+        Ibis table of kept records.
+    unit
+        Name of the column of the privacy unit; None where each record is one.
+    """
+    if unit is None:
+        nothing = {name: ibis.literal(0) for name in ("cut", "left_out", "limited")}
+        return records.aggregate(units=records.count(), records=records.count(), **nothing)
+    each = records.group_by(unit).aggregate(number=records.count())
+    over = ibis.ifelse(each.number > most, each.number - most, 0)
+    return each.aggregate(
+        units=each.count(),
+        cut=each.count(where=each.number > most),
+        records=each.number.sum().coalesce(0),
+        left_out=over.sum().coalesce(0),
+        limited=ibis.ifelse(over > up_to, up_to, over).sum().coalesce(0),
+    )
+
+
+OUTSIDE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayAggregate:
+    """One array of those that are counted together.
+
+    Attributes
+    ----------
+    columns
+        Of the cell; for a measure also of its value, and of its weight where it has one.
+    measured
+        The measure, or None for a table.
+    finest, groups
+        Take cell numbers over the leaves to those of the array; these to the group of a measure's bounds.
+    array
+        Flat, and added to.
+    """
+
+    columns: Sequence[str]
+    measured: Measure | None
+    finest: Callable[[Counts], Counts]
+    groups: Callable[[Counts], Counts | None]
+    array: Counts
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that its rows are grouped by."""
+        cell = self.columns[0]
+        by_value = self.measured is not None and self.measured.by_value
+        return (cell, self.columns[1]) if by_value else (cell,)
+
+    @property
+    def sums(self) -> dict[str, str]:
+        """What is summed for it: name -> SQL."""
+        if self.measured is None:
+            return {}
+        value, *weights = self.columns[1:]
+        some = " AND ".join(f"{name} <> {NOTHING}" for name in self.columns[1:])
+        weight = weights[0] if weights else "1"
+        terms = [" * ".join([*([value] * power), weight]) for power in range(self._powers + 1)]
+        return {
+            f"{value}_power{power}": f"CAST(SUM(CASE WHEN {some} THEN {term} ELSE 0 END) AS bigint)"
+            for power, term in enumerate(terms)
+        }
+
+    @property
+    def _powers(self) -> int:
+        """Up to which power values are added up in the engine: those that rows are grouped by are not."""
+        return 0 if self.measured is None or self.measured.by_value else self.measured.powers
+
+    def add(self, rows: dict[str, Counts]) -> None:
+        """Add rows of its own set."""
+        inside = rows[self.keys[0]] != OUTSIDE
+        at = self.finest(rows[self.keys[0]][inside])
+        if self.measured is None:
+            np.add.at(self.array, at, rows["number"][inside])
+            return
+        measure, value, groups = self.measured, self.columns[1], self.groups(at)
+        powers = [rows[f"{value}_power{power}"][inside] for power in range(self._powers + 1)]
+        group = np.int64(0) if groups is None else groups
+        low, width = (np.array(each, np.int64)[group] for each in (measure.lows, measure.widths))
+        if measure.by_value:
+            powers.append(rows[value][inside])
+        measure.add(self.array, at, powers, low, width)
+
+
+def grouped_sql(cells: str, arrays: Sequence[ArrayAggregate]) -> tuple[str, pa.Schema]:
+    """Return the statement that counts arrays over the query of all cells, and the types of what it gives."""
+    sets = list(dict.fromkeys(array.keys for array in arrays))
+    keys = list(dict.fromkeys(key for each in sets for key in each))
+    sums = {name: sql for array in arrays for name, sql in array.sums.items()}
+    wanted = [*(f"CAST({key} AS bigint) AS {key}" for key in keys), "COUNT(*) AS number"]
+    wanted += [f"{sql} AS {name}" for name, sql in sums.items()]
+    grouping = ", ".join(f"({', '.join(each)})" for each in sets)
+    sql = f"SELECT {', '.join(wanted)} FROM ({cells}) AS cells GROUP BY GROUPING SETS ({grouping})"
+    return sql, pa.schema([(name, pa.int64()) for name in (*keys, "number", *sums)])
+
+
+def add_grouped(batches: Iterator[pa.RecordBatch], arrays: Sequence[ArrayAggregate]) -> None:
+    """Add what the statement gave to the arrays; a row is of the set whose columns are not null in it."""
+    keys = {key for array in arrays for key in array.keys}
+    for batch in batches:
+        known = {name: pc.is_valid(batch[name]).to_numpy(zero_copy_only=False) for name in keys}
+        columns = {name: pc.fill_null(batch[name], 0).to_numpy() for name in batch.schema.names}
+        for array in arrays:
+            own = np.logical_and.reduce([known[key] == (key in array.keys) for key in keys])
+            if own.any():
+                array.add({name: column[own] for name, column in columns.items()})

@@ -34,9 +34,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tabularium.mechanisms.errors import InternalError
-from tabularium.tasks.count.bounding import bounded, unit_numbers
-from tabularium.tasks.count.contributions import NO_ITEM, accumulate, as_item, engine_columns
+from tabularium.tasks.count.contributions import (
+    NO_ITEM,
+    ArrayAggregate,
+    accumulate,
+    add_grouped,
+    as_item,
+    bounded,
+    engine_columns,
+    grouped_sql,
+    unit_numbers,
+)
 from tabularium.tasks.count.count_files import (
+    Axis,
     CountFile,
     Counts,
     CountsHandle,
@@ -44,11 +54,14 @@ from tabularium.tasks.count.count_files import (
     SlabbedCounts,
     Spill,
     add_rows,
+    at_finest,
+    axis_of,
+    counted_levels,
+    groups_of,
+    place_at,
     write_counts,
 )
 from tabularium.tasks.count.distinct_counts import DistinctLevel, all_levels, fill
-from tabularium.tasks.count.grouped_counts import ArrayAggregate, add_grouped, grouped_sql
-from tabularium.tasks.count.table_axes import Axis, at_finest, axis_of, counted_levels, groups_of, place_at
 from tabularium.tasks.engines.in_place import IN_PLACE, require_still
 from tabularium.tasks.ingest.open_source import (
     InputHandle,

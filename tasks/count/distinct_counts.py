@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tabularium.tasks.count.contributions import NO_ITEM
-from tabularium.tasks.count.count_files import Counts
-from tabularium.tasks.count.grouped_counts import OUTSIDE
-from tabularium.tasks.count.table_axes import axis_of
+from tabularium.tasks.count.contributions import NO_ITEM, OUTSIDE
+from tabularium.tasks.count.count_files import Counts, axis_of
 from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut, leaf_positions
 from tabularium.validations.imported_later import Later
 from tabularium.validations.spec.tables import Table

@@ -46,8 +46,7 @@ from tabularium.tasks.publish.release_folder import (
     files_in,
     publication_folders,
 )
-from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.runtime.secret_command import secret_command
+from tabularium.tasks.runtime.home import Home, secret_command
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.redaction import os_errors_as
 

@@ -35,10 +35,9 @@ from tabularium.tasks.arrival.places import is_drop
 from tabularium.tasks.custody.backup import is_whole
 from tabularium.tasks.publish.release_folder import publication_folders
 from tabularium.tasks.runtime.extras import EXTRAS
-from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.runtime.secret_command import VARIABLE, secret_command
+from tabularium.tasks.runtime.home import VARIABLE, Home, secret_command
 from tabularium.tasks.runtime.stage import sanitised
-from tabularium.tasks.sign.release_key import release_key_file, signing_key
+from tabularium.tasks.sign.sign_release import release_key_file, signing_key
 
 _PROGRAM = "tabularium-dp"
 _GIB = 1 << 30

@@ -9,7 +9,7 @@ a session outlasts its run.
 Spark reads files anew for every statement. Each is therefore known by its address, size and time of change,
 as the file system of the cluster tells them; they are compared before and after every statement, and anything
 else ends the run before something is charged. The digest is one of records
-(:mod:`tabularium.tasks.engines.row_digest`).
+(:mod:`tabularium.tasks.engines.in_place`).
 
 Spark also reads all files by the schema of one of them: what another lacks would be null, without a word, and
 an empty file no records. So the schema of every file is read first, and those that differ are refused. Text

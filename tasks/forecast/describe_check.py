@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tabularium.mechanisms.accounting import Definition
 from tabularium.tasks.forecast.forecast import Expected, InCell
-from tabularium.tasks.plan.bounds_like import in_figures
+from tabularium.tasks.plan.targets import in_figures
 from tabularium.validations.spec.exact_facts import Neighbours, in_words, stopping
 from tabularium.validations.spec.measures.kinds import KINDS
 from tabularium.validations.spec.measures.measure import OF_SUM

@@ -27,9 +27,9 @@ from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.inference.margins_of_error.half_widths import margins
 from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import EMPTY, chance_if_empty
-from tabularium.tasks.plan.bounds_like import table_like
 from tabularium.tasks.plan.planned_model import ArrayMargin, PlannedModel, depends_on_data
-from tabularium.tasks.postprocess.denominators import known_on_tree
+from tabularium.tasks.plan.targets import table_like
+from tabularium.tasks.postprocess.table_layout import known_on_tree
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.domains.known_marginals import KnownMarginal
 from tabularium.validations.spec.columns import HierarchyColumn

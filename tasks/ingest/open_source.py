@@ -9,8 +9,9 @@ is what the digest names.
 from __future__ import annotations
 
 import os
+import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,9 +23,8 @@ import pyarrow.parquet as pq
 
 from tabularium.mechanisms.errors import Finding, InputError, InputRefused
 from tabularium.tasks.engines.in_place import IN_PLACE, batches_of, held, listed
-from tabularium.tasks.ingest.file_tables import contradicted, contradicts, parquet_table
-from tabularium.tasks.ingest.find_files import found_again
-from tabularium.tasks.ingest.look_ups import joined, keys_in, raw_names_found, read_columns, require_unique
+from tabularium.tasks.ingest.csv_text import LONGEST_ROW, compression, read_header
+from tabularium.tasks.ingest.find_files import Found, found_again
 from tabularium.tasks.ingest.source_columns import (
     needed_columns,
     parquet_schema,
@@ -33,12 +33,12 @@ from tabularium.tasks.ingest.source_columns import (
     with_zones,
     zones_of,
 )
-from tabularium.validations.domains.encoding import number_column, number_of, plain_column
+from tabularium.validations.domains.encoding import as_text, number_column, number_of, plain_column
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import note_data_opened, redacted
 from tabularium.validations.spec.columns import Derivation
 from tabularium.validations.spec.load import Loaded
-from tabularium.validations.spec.source import taken_from
+from tabularium.validations.spec.source import Files, taken_from
 
 if TYPE_CHECKING:
     import ibis
@@ -413,3 +413,255 @@ def _sql(connection: Any, handle: InputHandle, wanted: Mapping[str, str]) -> str
         base, files, wanted = "", handle.copies or handle.files, {raw: raw for raw in wanted}
     paths = [Path(file.name) for file in files]
     return parquet_table(connection.con, found_again("parquet", base, paths), wanted)
+
+
+# Look-ups, joined so that no record is lost, doubled or changed by others:
+#
+#     record ── value of `from`, and its unit ──▶ the one row of the look-up with that key, of that unit
+#                                                 (none, or more than one: null)
+#
+# A public look-up is a fixed function of the value. In any other a record finds only rows of its own unit:
+# what is found depends on the unit's own rows, and so does a missing key or one that is there twice. Keys
+# are compared as text, as codes are.
+
+
+_KEY, _UNIT = "key", "unit"
+
+
+def read_columns(loaded: Loaded, name: str) -> dict[str, str]:
+    """Return the columns of a look-up's file that are read, by their names inside the engine."""
+    look, place = loaded.spec.lookups[name], _place(loaded, name)
+    keys = {f"look{place}_{_KEY}": look.key, f"look{place}_{_UNIT}": look.unit}
+    found = {f"look{place}_{at}": column for at, column in enumerate(needed_columns(loaded, name))}
+    return {raw: column for raw, column in keys.items() if column is not None} | found
+
+
+def raw_names_found(loaded: Loaded) -> dict[str, str]:
+    """Return ``LOOKUP.COLUMN`` -> its name inside the engine, for every column that is taken."""
+    return {
+        f"{name}.{column}": f"look{_place(loaded, name)}_{at}"
+        for name in loaded.spec.lookups
+        for at, column in enumerate(needed_columns(loaded, name))
+    }
+
+
+def joined(table: Any, raw: Mapping[str, str], loaded: Loaded, tables: Mapping[str, Any]) -> Any:
+    """Return the records with what is found in every look-up, null where nothing is.
+
+    Parameters
+    ----------
+    table
+        Ibis table of the records of the source.
+    raw
+        Column of the source, or ``LOOKUP.COLUMN`` -> its name inside the engine.
+    tables
+        Look-up -> Ibis table of the columns of :func:`read_columns`.
+    """
+    unit = loaded.spec.privacy.unit.column
+    for name, look in loaded.spec.lookups.items():
+        place = _place(loaded, name)
+        on = {} if look.looked_up is None else {f"look{place}_{_KEY}": look.looked_up}
+        if look.unit is not None:
+            on[f"look{place}_{_UNIT}"] = unit or ""  # of which there is none: never without the unit
+        both = {key: (tables[name][key], table[raw[column]]) for key, column in on.items()}
+        keys = {key: _comparable(*columns) for key, columns in both.items()}
+        rows = _one_of_each(
+            tables[name].mutate(**{key: there for key, (there, _) in keys.items()}), list(keys)
+        )
+        table = table.left_join(rows, [here == rows[key] for key, (_, here) in keys.items()]).drop(*keys)
+    return table
+
+
+def require_unique(loaded: Loaded, name: str, table: Any) -> None:
+    """Refuse a public look-up in which a key stands more than once: which of its rows is meant?
+
+    Raises
+    ------
+    InputRefused
+        Saying for how many keys. It is public.
+    """
+    each = keys_in(loaded, name, table).group_by(_KEY).aggregate(rows=ibis._.count())
+    twice = each.filter(each.rows > 1).count().execute()
+    if twice:
+        raise InputRefused(
+            f"{twice} keys stand in more than one row" if twice > 1 else "a key stands in more than one row",
+            where=f"lookups.{name}",
+            hint="leave one row of each key: a public look-up gives each value one row",
+        )
+
+
+def keys_in(loaded: Loaded, name: str, table: Any) -> Any:
+    """Return the keys of a look-up as text, a table of one column; rows without a key are left out."""
+    key = table[f"look{_place(loaded, name)}_{_KEY}"]
+    return table.select(as_text(key).name(_KEY)).filter(ibis._[_KEY].notnull())
+
+
+def _place(loaded: Loaded, name: str) -> int:
+    return list(loaded.spec.lookups).index(name)
+
+
+def _comparable(there: Any, here: Any) -> tuple[Any, Any]:
+    """Return a key and what is looked up in a form in which they are equal if their texts are."""
+    if there.type().is_integer() and here.type() == there.type():
+        return there, here  # a whole number has one text
+    return as_text(there), as_text(here)
+
+
+def _one_of_each(table: Any, keys: list[str]) -> Any:
+    """Return one row for each key: the only one there is, or nulls where there are several."""
+    rows = table.filter(*(table[key].notnull() for key in keys))
+    found = [name for name in rows.columns if name not in keys]
+    only = ibis._.count() == 1
+    # Of a single row `arbitrary` gives its value, or null where that is null.
+    values = {name: ibis.ifelse(only, rows[name].arbitrary(), ibis.null(rows[name].type())) for name in found}
+    return rows.group_by(keys).aggregate(**values)
+
+
+# SQL of tables in files: columns of the files, and values in the names of their folders (``sex=f/``). These
+# are joined by the name of the file, since the engine would read them in its own way: an ``=`` within a
+# value, or names that differ only in capital letters.
+
+
+# DuckDB wants at least one text that means null; this one is in no file of text.
+_NO_NULL = "\ue000"
+_FOLDERS, _FILE, _DIFFERS = "tabularium_folders", "tabularium_file", "tabularium_differs"
+
+
+def csv_tables(
+    connection: Any, files: Files, found: Found, wanted: Mapping[str, str]
+) -> dict[str, tuple[tuple[Path, ...], str]]:
+    """Return for each compression the CSV files that have it, and the SQL of their wanted columns, as text.
+
+    Each file is read from its beginning to its end by one thread: in parallel the engine loses records where
+    a row or a quoted value lies across a border between threads. Without quotes, as ``quote: none``
+    declares, all borders are found rightly.
+
+    Parameters
+    ----------
+    connection
+        DuckDB's; the values of folders are registered there.
+    found
+        Files of one header.
+    wanted
+        Name inside the engine -> column of the header, or of the folders.
+    """
+    header = read_header(found.paths[0], files)
+    fields = {name: f"field{place}" for place, name in enumerate(header)}
+    columns = ", ".join(f"{field}: 'VARCHAR'" for field in fields.values())
+    nulls = ", ".join(map(_text, files.nulls or [_NO_NULL]))
+    quoting = files.quote != "none"
+    quote = _text(files.quote if quoting else "")
+    options = (
+        f"columns = {{{columns}}}, header = true, auto_detect = false, delim = {_text(files.delimiter)}, "
+        f"quote = {quote}, escape = {quote}, nullstr = [{nulls}], "
+        f"parallel = {str(not quoting).lower()}, max_line_size = {LONGEST_ROW + 1000}"
+    )
+    kinds: dict[str, list[Path]] = {}
+    for path in found.paths:
+        kinds.setdefault(compression(path), []).append(path)
+    return {
+        kind: (
+            tuple(paths),
+            _selected(
+                connection,
+                f"read_csv({_listed(paths)}, {options}, compression = '{kind}'",
+                {raw: (fields.get(column), column) for raw, column in wanted.items()},
+                found,
+            ),
+        )
+        for kind, paths in kinds.items()
+    }
+
+
+def parquet_table(connection: Any, found: Found, wanted: Mapping[str, str]) -> str:
+    """Return the SQL of the wanted columns of Parquet files, by their names inside the engine.
+
+    Instants are read as text in UTC, whatever the zone of the session is.
+    """
+    schema = parquet_schema(found.paths[0])
+    there = {name: _name(name) for name in schema.names}
+    there |= {name: _in_utc(_name(name), schema.field(name).type.unit) for name in zones_of(schema)}
+    return _selected(
+        connection,
+        f"read_parquet({_listed(found.paths)}",
+        {raw: (there.get(column), column) for raw, column in wanted.items()},
+        found,
+    )
+
+
+def contradicted(connection: Any, table: str, wanted: Mapping[str, str]) -> str | None:
+    """Return the column of which a file holds another value than the folder it lies in, if any does.
+
+    Parameters
+    ----------
+    table
+        SQL of this module, which could not be read to its end.
+    """
+    try:
+        connection.execute(f"SELECT {', '.join(f'max({raw})' for raw in wanted)} FROM ({table})").fetchall()
+    except Exception as error:  # whose text may quote data: nothing else of it is used
+        raw = re.search(rf"{_DIFFERS} (\w+)", str(error))
+        return wanted[raw[1]] if raw else None
+    return None
+
+
+def contradicts(column: str, field: str) -> InputRefused:
+    """Return the error for a column of which files hold other values than the folders they lie in."""
+    return InputRefused(
+        f"column {column!r} holds other values in the files than the names of their folders",
+        where=field,
+        hint="remove it from the files, or name the folders without it",
+        findings=[Finding(column=column, kind="other values in the files than the names of their folders")],
+    )
+
+
+def literal(path: str) -> str:
+    """Return a pattern that stands for this one file: the engine takes every name for a pattern."""
+    return re.sub(r"([*?\[])", r"[\1]", path)
+
+
+def _selected(
+    connection: Any, reader: str, wanted: Mapping[str, tuple[str | None, str]], found: Found
+) -> str:
+    """Return the SQL of wanted columns: name inside the engine -> name in the reader or None, and column.
+
+    ``reader`` is a call without its last parenthesis.
+    """
+    columns = []
+    for raw, (here, column) in wanted.items():
+        folder = f"folders.part{found.folders.index(column)}" if column in found.folders else None
+        if here is None or folder is None:
+            columns.append(f"{here or folder} AS {raw}")
+            continue
+        differs = f"CAST({here} AS VARCHAR) IS DISTINCT FROM {folder}"
+        columns.append(f"CASE WHEN {differs} THEN error('{_DIFFERS} {raw}') ELSE {here} END AS {raw}")
+    listed = ", ".join(columns) or "1 AS none"
+    if not found.folders:
+        return f"SELECT {listed} FROM {reader}, hive_partitioning = false)"
+    values = [(str(path), *found.values(path)) for path in found.paths]
+    names = ["file", *(f"part{place}" for place in range(len(found.folders)))]
+    table = pa.table([pa.array(column, pa.string()) for column in zip(*values, strict=True)], names)
+    connection.register(_FOLDERS, table)
+    read = f"{reader}, hive_partitioning = false, filename = '{_FILE}')"
+    return f"SELECT {listed} FROM {read} JOIN {_FOLDERS} AS folders ON {_FILE} = folders.file"
+
+
+def _in_utc(column: str, unit: str) -> str:
+    # A cast from nanoseconds would round up, over midnight too.
+    nanos = f"epoch_ns({column})::HUGEINT"
+    floored = f"(({nanos} - (({nanos} % 1000) + 1000) % 1000) // 1000)::BIGINT"
+    micros = floored if unit == "ns" else f"epoch_us({column})"
+    text = f"CAST(make_timestamp({micros}) AS VARCHAR) || '+00:00'"
+    return f"CASE WHEN {column} IS NOT NULL THEN coalesce({text}, 'infinite') END"
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    return f"[{', '.join(_text(literal(str(path))) for path in paths)}]"
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

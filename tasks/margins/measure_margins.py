@@ -85,7 +85,7 @@ def measure_numbers(
     whole
         Numbers have been made whole.
     wholes
-        Measure -> what it is over (:func:`tabularium.tasks.postprocess.denominators.whole_of`).
+        Measure -> what it is over (:func:`tabularium.tasks.postprocess.table_layout.whole_of`).
     """
     found = {}
     for name, measure in table.measures.items():

@@ -35,8 +35,6 @@ from tabularium.mechanisms.planning.smallest_budget import (
     rounded_shares,
     short_above,
 )
-from tabularium.tasks.plan.aims import MarginTarget, aims_of, by_place, even_aims, in_words
-from tabularium.tasks.plan.bounds_like import Counts, bounds_like, counts_like, counts_of_totals, with_bounds
 from tabularium.tasks.plan.finished_plan import MET, Plan, PlannedMargin
 from tabularium.tasks.plan.planned_model import (
     Losses,
@@ -50,6 +48,18 @@ from tabularium.tasks.plan.planned_model import (
     without_targets,
 )
 from tabularium.tasks.plan.rehearsal import factors, proposals, rehearse
+from tabularium.tasks.plan.targets import (
+    Counts,
+    MarginTarget,
+    aims_of,
+    bounds_like,
+    by_place,
+    counts_like,
+    counts_of_totals,
+    even_aims,
+    in_words,
+    with_bounds,
+)
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.spec.load import Loaded

@@ -27,8 +27,7 @@ from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.inference.margins_of_error.simulation import COARSE
 from tabularium.tasks.margins.bootstrap import Bootstrap
 from tabularium.tasks.margins.error_model import LevelError
-from tabularium.tasks.plan.aims import MarginTarget, in_words
-from tabularium.tasks.plan.bounds_like import Counts, added_up
+from tabularium.tasks.plan.targets import Counts, MarginTarget, added_up, in_words
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
 from tabularium.tasks.postprocess.table_layout import Layout

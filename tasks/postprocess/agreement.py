@@ -40,10 +40,9 @@ from tabularium.mechanisms.inference.joint.joint_consistency import PROBES
 from tabularium.mechanisms.inference.joint.joint_rounding import violations
 from tabularium.mechanisms.inference.joint.shared_marginals import View
 from tabularium.mechanisms.inference.rounding import round_into
-from tabularium.tasks.postprocess.denominators import known_on_tree
-from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
 from tabularium.tasks.postprocess.nested_universes import ALONE, CellEmbedding, codes_at, joined, spread_of
-from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.postprocess.table_layout import Layout, known_on_tree
+from tabularium.tasks.runtime.workspace import ArrayStore
 from tabularium.validations.derivation.derived_columns import Chain, chains_of
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.domains.known_marginals import KnownMarginal

@@ -15,19 +15,22 @@ here has seen a true value.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.inference import Estimate
+from tabularium.mechanisms.errors import PublicationError, RuleFailed
+from tabularium.mechanisms.inference import Estimate, consistency
+from tabularium.mechanisms.inference.joint.shared_marginals import View
 from tabularium.tasks.margins.error_model import margin_base
 from tabularium.tasks.margins.known_levels import as_measured, known_levels
 from tabularium.tasks.margins.margins import Margins, margins_of, of_known
 from tabularium.tasks.measure import Parts, read_measurements
-from tabularium.tasks.postprocess.conflicts import Conflict, conflicts
-from tabularium.tasks.postprocess.failed_cells import failed_cells
-from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
+from tabularium.tasks.postprocess.agreement import Agreement, ReconciledGroup
 from tabularium.tasks.postprocess.postprocessing import (
     CONSISTENCY,
     NONNEGATIVITY,
@@ -35,9 +38,23 @@ from tabularium.tasks.postprocess.postprocessing import (
     VERSION,
     PostProcessor,
 )
-from tabularium.tasks.postprocess.table_layout import measured_tree
+from tabularium.tasks.postprocess.table_layout import Layout, measured_tree
+from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.tasks.runtime.workspace import ArrayStore
+from tabularium.validations.domains.domains import HierarchyDomain
 from tabularium.validations.spec.load import Loaded
+from tabularium.validations.spec.publication import PostProcessing
+from tabularium.validations.suites.expectations import RuleResult
+from tabularium.validations.suites.published_tables import (
+    Codes,
+    Fault,
+    check_agreement,
+    check_table,
+    faults_in,
+    table_faults,
+)
 
 if TYPE_CHECKING:
     from tabularium.tasks.ledger_stages import MeasuredHandle
@@ -221,3 +238,296 @@ def _to_compare(post: PostProcessor, parts: Parts) -> dict[str, Estimate]:
             levels = {level: (values, error.variance) for level, (values, error) in known.items()}
             found[table] = measured_tree(layout, levels)
     return found
+
+
+# The stages of a release, from consistency to the check of what is published.
+
+
+@stage(CONSISTENCY)
+def make_consistent(run: Run, measured: MeasuredHandle) -> None:
+    """Bring the measurements onto their trees, and make them agree if the spec wants it.
+
+    Raises
+    ------
+    PublicationError
+        If the measurements contradict an invariant beyond chance, and the spec does not say to publish.
+    """
+    found = estimation_of(run, measured)
+    found.compare_with_invariants()
+    _judge(run, found.conflicts)
+    found.make_consistent()
+
+
+def _judge(run: Run, found: Mapping[str, Conflict]) -> None:
+    for invariant in run.loaded.spec.invariants:
+        about = found.get(invariant.name, Conflict())
+        if not about.beyond_chance:
+            continue
+        contradicts = (
+            f"the measurements contradict it beyond chance, at {about.beyond_chance:,} of {about.compared:,} "
+            "numbers compared"
+        )
+        if invariant.on_conflict == "stop":
+            raise PublicationError(
+                contradicts,
+                where=f"invariant {invariant.name}",
+                hint="see that it counts what the source holds; mend it, remove it, or write on_conflict: "
+                "publish: each makes another release, which is paid for again",
+            )
+        note(f"invariant {invariant.name}: {contradicts}; it is published, and the certificate says so")
+
+
+@stage(NONNEGATIVITY)
+def make_nonnegative(run: Run, measured: MeasuredHandle) -> None:
+    """Project family by family onto what counts can be, keeping sums."""
+    estimation_of(run, measured).take(NONNEGATIVITY)
+
+
+@stage(ROUNDING)
+def make_whole(run: Run, measured: MeasuredHandle) -> None:
+    """Round to whole numbers that still add up along every hierarchy, and agree where that is possible."""
+    estimation_of(run, measured).take(ROUNDING)
+
+
+@stage("margins")
+def find_margins(run: Run, measured: MeasuredHandle) -> None:
+    """Find the margins of error of all tables."""
+    estimation_of(run, measured).find_margins()
+
+
+@stage("check publication")
+def check(run: Run, measured: MeasuredHandle) -> None:
+    """See that every table is what its post-processing promises, and that tables agree.
+
+    What a spec promises is judged by Great Expectations from numbers of faults; the cells at fault are named,
+    to the operator and in the certificate. All of it is computed from numbers that are published.
+
+    Raises
+    ------
+    RuleFailed
+        Naming the table and the rules; nothing has been published then.
+    """
+    found = estimation_of(run, measured)
+    found.check()
+    for table, checks in found.failed.items():
+        for each in checks:
+            note(f"table {table}: {each['count']:,} cells fail a check: {each['check']}")
+    promised, agreement, values = run.loaded.spec.postprocessing, found.post.agreement, found.values
+    folder = run.folder("publication")
+    for name, numbers in values.items():
+        layout = agreement.layouts[name]
+        results = check_table(
+            *(name, layout.parents, numbers),
+            promised=promises_of(layout, promised),
+            cells=layout.cells,
+            results=folder / f"{name}.json",
+        )
+        _stop(results, f"table {name}", "the table")
+    if promised.consistency and not agreement.alone:
+        results = check_agreement(
+            agreement.differences(values),
+            named=_unmet(found.notes.get(ROUNDING, {})),
+            results=folder / "agreement.json",
+        )
+        _stop(results, "tables", "the release")
+
+
+def _unmet(about: Mapping[str, Any]) -> int:
+    """Return how many shared numbers rounding could not make agree, of counts and of measures."""
+    notes = [about, *about.get("measures", {}).values()]
+    return sum(int(each.get("violations", {}).get("marginal", 0)) for each in notes)
+
+
+def _stop(results: tuple[RuleResult, ...], where: str, who: str) -> None:
+    failed = [result.name for result in results if not result.passed]
+    if failed:
+        raise RuleFailed(
+            f"{who} breaks {', '.join(failed)}",
+            where=where,
+            hint="report this: post-processing promises these rules",
+        )
+
+
+# Conflicts: whether the measurements contradict an invariant beyond chance. This is computed from noisy
+# numbers only, so that it may be published.
+#
+# A table whose noise has a known variance shows a number of an invariant as a sum of its cells after weighted
+# least squares along its own hierarchy, before any invariant has touched it. The variance σ² of that sum is
+# exact: the cells that are added are of different columns or different roots, whose noise is independent.
+#
+# How far is too far. S = Σ w·Z over independent discrete Laplace or Gaussian errors Z of variances v, with
+# Σ w²v = σ² and every |w| at most 1, satisfies E exp(sS) <= 1/(1 - b·s²σ²/2) for |s| <= 1, b = 2(cosh 1 - 1):
+# a discrete Laplace variable has E exp(sZ) = 1/(1 - v(cosh s - 1)), a Gaussian one no more, and a product of
+# such bounds is no more than the bound of the sum. Chernoff's bound at s = √2(1 - 1/u)/τ, τ² = b·max(σ², 2),
+# gives
+#
+#     P(|S| >= u·τ/√2) <= (u + 1)·e^(1 - u)        for u >= 1.
+#
+# With n numbers compared, u is chosen so that this is ``FALSE_ALARM``/n: if all invariants are right, a
+# release is called in conflict at most that often.
+
+
+FALSE_ALARM = 1e-6
+_LATTICE = 2 * (math.cosh(1) - 1)
+_STEPS = 50
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """How an invariant and the measurements go together.
+
+    Attributes
+    ----------
+    compared
+        How many numbers of it were compared, in all tables that show it with noise of known variance.
+    beyond_chance
+        How many of those differ by more than noise explains.
+    """
+
+    compared: int = 0
+    beyond_chance: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+def conflicts(agreement: Agreement, measured: Mapping[str, Estimate]) -> dict[str, Conflict]:
+    """Compare every invariant with every table that shows it.
+
+    Parameters
+    ----------
+    measured
+        Table -> what was measured of it, on its tree; only tables whose noise is independent and of exactly
+        known variance.
+    """
+    measured = {name: each for name, each in measured.items() if name in agreement.overlap.tables}
+    trees = {name: agreement.overlap.tables[name].tree for name in measured}
+    fitted = {name: consistency(trees[name], each.values, each.variances) for name, each in measured.items()}
+    spreads = agreement.groups[0].spreads
+    fitted = {name: spreads[name].estimate(each) for name, each in fitted.items()}
+    shown: dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {}
+    for name, known in agreement.known.items():
+        shown[name] = []
+        marginal = agreement.overlap.tables[name].marginal
+        for table, estimate in fitted.items():
+            if not marginal.within(agreement.overlap.tables[table].marginal):
+                continue
+            ours, theirs = agreement.overlap.views(table, name, marginal)
+            spread = ours.gather(np.broadcast_to(estimate.variances, estimate.values.shape))
+            shown[name].append((ours.gather(estimate.values) - theirs.gather(known.values), spread))
+    number = sum(int(np.isfinite(spread).sum()) for each in shown.values() for _, spread in each)
+    limit = deviations(FALSE_ALARM / max(number, 1))
+    found = {}
+    for name, pairs in shown.items():
+        compared = beyond = 0
+        for apart, spread in pairs:
+            some = np.isfinite(spread)
+            far = np.abs(apart[some]) >= limit * np.sqrt(_LATTICE * np.maximum(spread[some], 2))
+            compared, beyond = compared + int(some.sum()), beyond + int(far.sum())
+        found[name] = Conflict(compared, beyond)
+    return found
+
+
+def deviations(chance: float) -> float:
+    """Return u/√2 with (u + 1)·e^(1 - u) <= ``chance``: see the head of this module."""
+    u = 1.0
+    for _ in range(_STEPS):  # rises to the fixed point: its slope is 1/(u + 1)
+        u = 1 - math.log(chance) + math.log(u + 1)
+    return u * (1 + 1e-9) / math.sqrt(2)
+
+
+# Cells that fail a check, by name: within tables, and between tables or invariants.
+
+
+def failed_cells(
+    run: Run,
+    agreement: Agreement,
+    published: Mapping[str, NDArray[Any]],
+    margins: Mapping[str, NDArray[np.float64]],
+) -> list[Fault]:
+    """Return every cell that is not what the spec promises, check by check.
+
+    Parameters
+    ----------
+    run, agreement
+        The spec, and how its tables hang together.
+    published
+        Table -> (nodes, cells) finished numbers.
+    margins
+        Table -> half-widths, infinite where there are none.
+    """
+    promised = run.loaded.spec.postprocessing
+    found: list[Fault] = []
+    for name, layout in agreement.layouts.items():
+        if name not in published:
+            continue
+        # What is published of a mean, median or rate has its own margins, not one for each number behind it.
+        some = margins.get(name, np.array(np.inf))
+        own = promises_of(layout, promised)
+        wanted = own.consistency and some.shape == published[name].shape
+        found += table_faults(
+            name,
+            layout.parents,
+            published[name],
+            cell_codes(layout),
+            promised=own,
+            # Nodes that were not measured are not published then; and no margins at all are a wish.
+            margins=some if wanted and np.isfinite(some).any() else None,
+        )
+    return found + (_differences(run, agreement, published) if promised.consistency else [])
+
+
+def cell_codes(layout: Layout) -> Codes:
+    """Return what names the cells of a table."""
+    sizes = tuple(domain.size for domain in layout.others)
+
+    def codes(node: int, cell: int) -> dict[str, str]:
+        named = {} if layout.along is None else {layout.along.name: layout.along.node_codes[node]}
+        places = np.unravel_index(cell, sizes) if sizes else ()
+        own = {d.name: d.codes[int(place)] for d, place in zip(layout.others, places, strict=True)}
+        return {name: {**named, **own}[name] for name in layout.table.dimensions}
+
+    return codes
+
+
+def _differences(run: Run, agreement: Agreement, published: Mapping[str, NDArray[Any]]) -> list[Fault]:
+    """Return the shared numbers on which two tables, or a table and an invariant, differ."""
+    found: list[Fault] = []
+    for one, other, view, wrong in agreement.compared(published):
+        if one in agreement.known:
+            continue  # invariants come last, and have been compared with each other when the spec was read
+        kind = "invariant" if other in agreement.known else "table"
+        codes = _shared_codes(run, agreement.holding(one), view)
+        found += faults_in(one, f"differs from {kind} {other}", wrong, codes)
+    return found
+
+
+def promises_of(layout: Layout, promised: PostProcessing) -> PostProcessing:
+    """Return what is promised of a table or array: numbers that may be less than zero stay so.
+
+    Where numbers do not add up they agree with nothing; of choices, which are positions, nothing is promised.
+    """
+    measure = layout.table.measured
+    if measure is not None and not measure.adds_up and not measure.linear:
+        return promised.model_copy(update=dict.fromkeys(type(promised).model_fields, False))
+    kept = {} if layout.adds_up else {"consistency": False}
+    return promised.model_copy(update=kept | ({"nonnegativity": False} if layout.signed else {}))
+
+
+def _shared_codes(run: Run, tables: ReconciledGroup, view: View) -> Codes:
+    """Return what names the numbers of a margin that two tables share."""
+    frames = tables.overlap.tables.values()
+    axes = {name: size for frame in frames for name, size in frame.flat.items()}
+    sizes = tuple(axes[name] for name in view.marginal.flat)
+
+    def codes(row: int, group: int) -> dict[str, str]:
+        named = {}
+        if view.marginal.along is not None and view.rows is not None:
+            along = run.loaded.domains[view.marginal.along]
+            assert isinstance(along, HierarchyDomain)  # noqa: S101 - the key says so
+            named[along.name] = along.node_codes[int(view.rows[row])]
+        places = np.unravel_index(group, sizes) if sizes else ()
+        return named | tables.codes({n: int(p) for n, p in zip(view.marginal.flat, places, strict=True)})
+
+    return codes

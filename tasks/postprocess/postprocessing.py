@@ -17,8 +17,8 @@ import numpy as np
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.agreement import Agreement, StepResult
-from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
 from tabularium.tasks.postprocess.table_layout import measured_tree
+from tabularium.tasks.runtime.workspace import ArrayStore
 from tabularium.validations.redaction import bare_errors
 from tabularium.validations.spec.load import Loaded
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tabularium.tasks.arrival.calendar_periods import first_and_last
+from tabularium.tasks.arrival.inboxes import first_and_last
 from tabularium.tasks.publish.data_dictionary import title_with_period
 from tabularium.validations.spec.publication import About
 from tabularium.validations.spec.publication_formats import kind_of

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tabularium.ledger import durable_files
 from tabularium.ledger.refusals import StorageFailed
-from tabularium.tasks.publish import bill_of_materials
+from tabularium.tasks.publish.certificate import software
 from tabularium.tasks.publish.release_folder import PLACE
 from tabularium.tasks.report.report import report
 from tabularium.tasks.runtime.home import Home
@@ -37,7 +37,7 @@ Document = Callable[[Path, Certificate, Path | None], bytes]
 
 #: File name -> what makes it, in the order in which they are written.
 DOCUMENTS: Mapping[str, Document] = {
-    "bill-of-materials.cdx.json": bill_of_materials.bill_of_materials,
+    "bill-of-materials.cdx.json": software.bill_of_materials,
     "report.html": report,
 }
 
@@ -56,7 +56,7 @@ def write_documents(aside: Path, told: Certificate, last: Path | None, cache: Pa
     cache
         Folder of what is made once for an installation.
     """
-    bill_of_materials.of_this_installation(cache)
+    software.of_this_installation(cache)
     for name, make in DOCUMENTS.items():
         (aside / name).write_bytes(make(aside, told, last))
 

@@ -27,7 +27,7 @@ from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT
 from tabularium.mechanisms.measured import Measured
 from tabularium.tasks import public_folder
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.public_tables import MOST_CELLS, open_parquet
+from tabularium.tasks.public_folder import MOST_CELLS, open_parquet
 from tabularium.tasks.publish.frames import Frame
 from tabularium.tasks.publish.published_tables import measurement_table
 from tabularium.tasks.publish.release_folder import damaged, readable

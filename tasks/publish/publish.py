@@ -10,15 +10,21 @@
         figures/<file>.csv                  public numbers that rates are over
         prior-releases/<id>/                published tables that these were drawn towards, as they were
         rounding_exceptions.txt             sums that whole numbers could not meet, if there are any
-        <documents>                         made of all this: see
-        :mod:`tabularium.tasks.publish.documents` certificate.json                    names the digest
-        of every other file, but the next statement.dsse.json                 signed over every file, if there
-        is a key for releases
+        <documents>                         made from all this: tabularium.tasks.publish.documents
+        certificate.json                    names the digest of every other file, but the next
+        statement.dsse.json                 signed over every file, if there is a key for releases
+
+A published folder that was lost is rebuilt, byte for byte (:func:`rebuild`). The tables, and all that follows
+from the measurements, are computed again. The certificate was kept
+(:mod:`tabularium.tasks.publish.documents`) and names the digest of every file. The folder appears only if
+every file comes out as it was published.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,25 +34,24 @@ from typing import Any, Self
 
 from tabularium.mechanisms.accounting import Event
 from tabularium.mechanisms.errors import PublicationError
-from tabularium.tasks.last_published import last_release
-from tabularium.tasks.ledger_stages import MeasuredHandle
+from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle
 from tabularium.tasks.margins.measure_margins import told_of
 from tabularium.tasks.measure import Finished, read_measurements
-from tabularium.tasks.postprocess.denominators import total_over
 from tabularium.tasks.postprocess.estimation import estimation_of
-from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.publish.certificate import Contents, certificate
-from tabularium.tasks.publish.documents import altered_document, without_documents, write_documents
+from tabularium.tasks.postprocess.table_layout import Layout, total_over
+from tabularium.tasks.publish.certificate import Contents, certificate, software_versions
+from tabularium.tasks.publish.documents import (
+    altered_document,
+    kept_documents,
+    without_documents,
+    write_documents,
+)
 from tabularium.tasks.publish.draft_folder import target_folder
 from tabularium.tasks.publish.formats.base import write_formats
-from tabularium.tasks.publish.frames import Frame, rows_into_parquet, run_parallel
+from tabularium.tasks.publish.frames import Frame, all_in_digits, rows_into_parquet, run_parallel
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
 from tabularium.tasks.publish.priors import copy_prior
-from tabularium.tasks.publish.published_tables import (
-    PublishedTable,
-    frame_of,
-    histogram_table,
-)
+from tabularium.tasks.publish.published_tables import PublishedTable, frame_of, histogram_table
 from tabularium.tasks.publish.release_folder import (
     check_release,
     check_statement,
@@ -54,12 +59,12 @@ from tabularium.tasks.publish.release_folder import (
     files_in,
     new_folder,
 )
-from tabularium.tasks.publish.verify_certificate import verify_certificate
-from tabularium.tasks.published_digits import all_in_digits
+from tabularium.tasks.publish.verify_certificate import last_release, verify_certificate
 from tabularium.tasks.published_heads import StampedHead, write_head_marker
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
 from tabularium.tasks.sign.sign_release import Signed, settled_statement, sign_release
+from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.tasks.unit_tallies import attempts, drawn, outcomes
 from tabularium.validations import certificate as said
 from tabularium.validations.certificate import CERTIFICATE, Certificate
@@ -316,3 +321,68 @@ def _digests(aside: Path, known: Mapping[str, str] | None = None) -> dict[str, s
     fresh = zip(new, run_parallel([partial(digest_of, found[name]) for name in new]), strict=True)
     digests = {**(known or {}), **dict(fresh)}
     return {name: digests[name] for name in found}
+
+
+def is_lost(run: Run, charge: ChargeHandle) -> bool:
+    """Whether the folder of a published release, or of a draft, is gone and can be made anew."""
+    if charge.state != "published" and not charge.drafted:
+        return False
+    if os.path.lexists(target_folder(run, charge.release_id, reviewed=charge.drafted)[0]):
+        return False
+    return _kept(run, charge.release_id) is not None
+
+
+@stage("rebuild the folder")
+def rebuild(run: Run, measured: MeasuredHandle) -> PublishedHandle:
+    """Write the folder of a published release, or of a draft, anew, every byte as it was.
+
+    Raises
+    ------
+    PublicationError
+        If a file comes out otherwise, or the folder cannot be written. Nothing stays then.
+    """
+    kept = _kept(run, measured.release_id) or {}
+    certificate = Certificate.read(kept[CERTIFICATE])
+    charge = run.ledger.charge(measured.release_id)
+    drafted = charge is not None and charge.state == "measured"
+    target, access = target_folder(run, measured.release_id, reviewed=drafted)
+    what = "the release could not be written again: {reason}"
+    hint = "make room or give the right to write there, and run again"
+    with new_folder(target, access, what=what, hint=hint) as aside:
+        write_files(run, measured, aside)
+        for name, content in kept.items():
+            (aside / name).write_bytes(content)
+        _compare(aside, certificate)
+        digest = check_release(aside, measured.release_id, measured.digest)
+        write_head_marker(run, measured.release_id, StampedHead.said(certificate.ledger.head))
+    return PublishedHandle(str(target), digest, None if charge is None else charge.statement)
+
+
+def _kept(run: Run, release_id: str) -> dict[str, bytes] | None:
+    charge, draft = run.ledger.charge(release_id), run.ledger.draft(release_id)
+    if charge is None:
+        return None
+    laid_out = None if draft is None else draft.digest
+    certificate = charge.publication_digest or laid_out
+    return kept_documents(run.installation, release_id, certificate, charge.statement)
+
+
+def _compare(aside: Path, certificate: Certificate) -> None:
+    """Refuse a folder of which a file is not what the certificate says, naming the software that differs."""
+    there = {str(path.relative_to(aside)): digest_of(path) for path in files_in(aside)}
+    for name in (CERTIFICATE, STATEMENT):
+        there.pop(name, None)
+    published = certificate.files
+    names = there.keys() | published.keys()
+    different = sorted(name for name in names if there.get(name) != published.get(name))
+    if not different:
+        return
+    now = {"python": platform.python_version(), **software_versions()}
+    then = certificate.software
+    others = ", ".join(f"{name} {then.get(name)}" for name in sorted(now) if then.get(name) != now[name])
+    raise PublicationError(
+        f"{different[0]} does not come out as it was published"
+        + (f": it was made with {others}" if others else ", though the software is the same"),
+        where=f"release {certificate.release_id}",
+        hint="restore the folder from a backup" + (", or run with that software" if others else ""),
+    )

@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.margins.margins import settled
 from tabularium.tasks.margins.measure_margins import by_group, measure_numbers
-from tabularium.tasks.postprocess.denominators import Nodes, whole_at
-from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.publish.frames import ROWS, Frame, Labels
-from tabularium.tasks.published_digits import in_digits
+from tabularium.tasks.postprocess.table_layout import Layout, Nodes, whole_at
+from tabularium.tasks.publish.frames import ROWS, Frame, Labels, in_digits
 from tabularium.validations.spec.load import Loaded
 from tabularium.validations.spec.measures.array_owners import array_of
 from tabularium.validations.spec.measures.measure import Measure

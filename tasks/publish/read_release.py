@@ -20,8 +20,7 @@ from pydantic import ValidationError
 
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.public_folder import plain_files
-from tabularium.tasks.public_tables import MOST_CELLS
+from tabularium.tasks.public_folder import MOST_CELLS, plain_files
 from tabularium.tasks.publish.formats.base import TableFormat, first_format, formats_of, known_rows
 from tabularium.tasks.publish.frames import Shape
 from tabularium.tasks.publish.release_folder import (

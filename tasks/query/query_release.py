@@ -31,8 +31,7 @@ from tabularium.mechanisms.queries.measures import SizeHistogram
 from tabularium.mechanisms.queries.sources import MeasuredLevel, NoisySource, table_of
 from tabularium.mechanisms.registry import MECHANISMS, restore
 from tabularium.tasks.margins.error_model import LevelError, margin_base
-from tabularium.tasks.postprocess.denominators import known_on_tree
-from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.postprocess.table_layout import Layout, known_on_tree
 from tabularium.tasks.publish.measurement_files import MOST_NUMBERS, read_measurement
 from tabularium.tasks.publish.read_release import Released, ReleasedNumbers
 from tabularium.validations import certificate as said

@@ -17,15 +17,13 @@ from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.estimation import on_their_trees
 from tabularium.tasks.postprocess.postprocessing import CONSISTENCY
-from tabularium.tasks.public_folder import named
-from tabularium.tasks.public_tables import open_parquet
+from tabularium.tasks.public_folder import named, open_parquet
 from tabularium.tasks.publish.frames import Labels
 from tabularium.tasks.publish.measurement_files import FOLDER, indexed
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.publish.release_folder import readable
 from tabularium.tasks.runtime.run import without_data
-from tabularium.tasks.verify.remaking import parts_in
-from tabularium.tasks.verify.subject import Failed, Skipped, Subject
+from tabularium.tasks.verify.subject import Failed, Skipped, Subject, parts_in
 from tabularium.validations.redaction import bare_errors
 from tabularium.validations.spec.measures.array_owners import array_of
 

@@ -1,4 +1,4 @@
-"""The page itself: every section computed, and written by a template that escapes all that it is given."""
+"""The report of a release: every section computed, and written by a template that escapes its values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
 
 from tabularium.tasks.publish.data_dictionary import quality_in_words
 from tabularium.tasks.publish.read_release import Released
@@ -13,14 +16,15 @@ from tabularium.tasks.report import wording
 from tabularium.tasks.report.accuracy import (
     AccuracyLine,
     MeasureLine,
+    MovedLine,
     Plot,
     accuracy,
     measure_accuracy,
+    moved_in,
     plots_of,
 )
-from tabularium.tasks.report.cells_chart import Chart
-from tabularium.tasks.report.moved_by_postprocessing import MovedLine, moved_in
-from tabularium.tasks.report.released_cells import MOST_TABLES, ReleasedCells, opened
+from tabularium.tasks.report.cells_chart import Chart, chart_of
+from tabularium.tasks.report.released_cells import MOST_TABLES, ReleasedCells, names_of, opened
 from tabularium.tasks.report.since_last_period import (
     ComparedMeasure,
     ComparedTable,
@@ -28,18 +32,12 @@ from tabularium.tasks.report.since_last_period import (
     compared_measures,
     last_of,
 )
-from tabularium.tasks.report.what_was_published import (
-    READ_AS,
-    Example,
-    TableShown,
-    charts,
-    downloads,
-    shown,
-    titled,
-    worked_example,
-)
 from tabularium.tasks.report.wording import templates
-from tabularium.validations.certificate import Certificate
+from tabularium.validations.certificate import Certificate, Measure
+from tabularium.validations.domains.known_marginals import FOLDER as PRIOR_RELEASES
+from tabularium.validations.spec.columns import Column
+from tabularium.validations.spec.publication_formats import kind_of
+from tabularium.validations.spec.tables import Histogram, Table
 
 LARGEST_PAGE = 1_000_000
 """Bytes; pictures are left out of a page that would be larger."""
@@ -236,3 +234,265 @@ def budget_of(told: Certificate) -> BudgetShown:
             account.cumulative.releases_before,
         ),
     )
+
+
+# What a release holds: titles, tables, how to read a row of each, and what can be downloaded.
+
+
+_SAMPLE = 6
+_CODES = 6
+_PICTURED = 3  # measures
+
+
+@dataclass(frozen=True)
+class DimensionShown:
+    """One dimension of a table: its column, its title, how many values it has and the first of them."""
+
+    name: str
+    title: str
+    number: int
+    values: list[str]
+    levels: list[str]
+
+
+Row = tuple[str, list[str], float, float, list[tuple[float, float]]]
+
+
+@dataclass(frozen=True)
+class TableShown:
+    """One table as the page introduces it.
+
+    Attributes
+    ----------
+    rows
+        Column values of some rows, as the file has them: level if there is one, labels, count, margin, and of
+        each measure number and margin.
+    measures
+        What the certificate says of each sum, mean and median beside the counts.
+    impossible
+        How many of its cells nobody can be in.
+    """
+
+    name: str
+    title: str
+    cells: int
+    total: float
+    counted: str
+    mechanism: str
+    dimensions: list[DimensionShown]
+    rows: list[Row]
+    failed: int
+    measures: dict[str, Measure]
+    impossible: int = 0
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns of the rows shown."""
+        return [each.title for each in self.dimensions]
+
+
+def titled(entry: Column | Table | Histogram, name: str) -> str:
+    """Return what a table or a column is called for people."""
+    return entry.title or name.replace("_", " ")
+
+
+def shown(released: Released, numbers: ReleasedCells) -> TableShown:
+    """Introduce a table: what it counts, by what, and some of its rows."""
+    layout, table = numbers.layout, numbers.layout.table
+    about = released.certificate.tables[table.name]
+    dimensions = []
+    for name in table.dimensions:
+        title = titled(released.spec.columns[name], name)
+        if layout.along is not None and name == table.along:
+            number = int(numbers.present.sum())
+            levels = [level.name for level in numbers.levels]
+            labels = layout.along.node_labels[: min(number, _CODES)]
+        else:
+            domain = next(each for each in layout.others if each.name == name)
+            number, levels, labels = domain.size, [], domain.labels[:_CODES]
+        dimensions.append(DimensionShown(name, title, number, list(labels), levels))
+    return TableShown(
+        table.name,
+        titled(table, table.name),
+        numbers.rows,
+        about.total,
+        about.counted,
+        table.mechanism_in_words,
+        dimensions,
+        _rows(numbers, [ReleasedCells(released, table.name, name) for name in table.measures]),
+        sum(each.count for each in about.failed_checks or ()),
+        about.measures or {},
+        about.impossible or 0,
+    )
+
+
+def charts(released: Released, numbers: ReleasedCells) -> list[Chart]:
+    """Return a picture of a table's counts, and one of each of its first measures."""
+    table = numbers.layout.table
+    titles = {name: titled(released.spec.columns[name], name) for name in table.dimensions}
+    made = [chart_of(numbers, titles, titled(table, table.name))]
+    for name, measure in [*table.measures.items()][:_PICTURED]:
+        of_it = f"{titled(table, table.name)}, {measure.title or name}"
+        least = None if measure.linear else measure.smallest
+        own = ReleasedCells(released, table.name, name, flags=True)
+        made.append(chart_of(numbers, titles, of_it, own, least=least))
+    return [each for each in made if each is not None]
+
+
+def _rows(numbers: ReleasedCells, measures: list[ReleasedCells]) -> list[Row]:
+    """Return some rows, level by level in turn, of each the first cells that are not empty."""
+    layout, levels = numbers.layout, numbers.levels
+    each = max(1, _SAMPLE // len(levels))
+    rows = []
+    for level in levels:
+        first, last = level.nodes.start, level.nodes.stop
+        nodes = np.arange(first, last)[numbers.present[first:last]]
+        head = nodes[: max(1, -(-200 // layout.cells))]
+        counts, margins = numbers.at(head)
+        beside = [each.at(head) for each in measures]
+        filled = np.flatnonzero(np.nan_to_num(counts) > 0)
+        places = filled if len(filled) else np.arange(counts.size)
+        for at in places[np.unique(np.linspace(0, len(places) - 1, min(each, len(places))).astype(int))]:
+            node, cell = divmod(int(at), layout.cells)
+            labels = [label for _, _, label in names_of(layout, int(head[node]), cell)]
+            both = float(counts[node, cell]), float(margins[node, cell])
+            own = [(float(shown[node, cell]), float(half[node, cell])) for shown, half in beside]
+            rows.append((level.name, labels, *both, own))
+    return rows
+
+
+# --- one number of the release, read aloud with its margin
+
+READ_AS = {
+    "exact": (
+        "In {of_ten} releases drawn like this one, the true count of this very cell lies between the ends."
+    ),
+    "simulated": (
+        "Over the cells of this table whose published counts are about as large, the true count lies between "
+        "the two ends for {of_ten}. That is an average: it is not promised for this cell by itself."
+    ),
+    "prior": (
+        "Over the cells of this table that are about as large, and that changed about as much since the "
+        "earlier release they were drawn towards, the true count lies between the two ends for {of_ten}. "
+        "That is an average: it is not promised for this cell by itself."
+    ),
+    "above": (
+        "Over the cells of this table in which about as many were to be expected after the level above, and "
+        "that differ about as much from it, the true count lies between the two ends for {of_ten}. That is "
+        "an average: it is not promised for this cell by itself."
+    ),
+    "risk": (
+        "Over the cells of this table, the true count lies between the two ends for {of_ten}. That is an "
+        "average: a cell that differs much from its neighbours may be further off."
+    ),
+    "measured": (
+        "Over the cells of this table whose published counts are about as large, the true count lies between "
+        "the two ends for {of_ten}. That is an average: a few cells may be much further off."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """One published number.
+
+    Attributes
+    ----------
+    table
+        Its name in the spec.
+    names
+        Dimension, code and label of the cell.
+    low, high
+        The ends of its interval; nobody is counted less than not at all.
+    """
+
+    table: str
+    names: list[tuple[str, str, str]]
+    count: float
+    margin: float
+    method: str
+
+    @property
+    def low(self) -> float:
+        """The lower end."""
+        return max(0.0, self.count - self.margin)
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return self.count + self.margin
+
+
+_MIDDLE = """
+    with fit as materialized (
+        select row, number, margin, margin <= number / 2 as telling
+        from cells where margin > 0 and number > 0
+    ), middle as (
+        select quantile_disc(margin, 0.5) filter (telling) as telling, quantile_disc(margin, 0.5) as margin
+        from fit
+    )
+    select row, number, fit.margin from fit, middle
+    where fit.margin = coalesce(middle.telling, middle.margin) and (fit.telling or middle.telling is null)
+    order by row limit 1"""
+
+
+def worked_example(name: str, cells: ReleasedCells, method: str) -> Example | None:
+    """Return a cell that is neither the surest nor the least sure; None where none has a margin above zero.
+
+    Of those above zero it is the middle one by margin, and of several the first in the table; those with a
+    margin of no more than half the count go first.
+    """
+    for row, count, margin in cells.ask(_MIDDLE):
+        node, cell = cells.cell_of(row)
+        return Example(name, list(names_of(cells.layout, node, cell)), count, margin, method)
+    return None
+
+
+# --- the files of a release as a page beside them links to them
+
+MOST_FILES = 60
+"""Files that are listed; what is more lies in the folder, and in the certificate."""
+
+_DOCUMENTS = {
+    ".cdx.json": "bill of materials (CycloneDX)",
+    ".html": "report, for people",
+    ".json": "JSON",
+    ".txt": "text",
+}
+_FOLDERS = {
+    "codes": "code list",
+    "figures": "public numbers that rates are over",
+    "invariants": "public numbers that the tables show exactly",
+    "measurements": "noisy measurements before post-processing",
+    PRIOR_RELEASES: "of the earlier release that a table was drawn towards",
+}
+
+
+@dataclass(frozen=True)
+class Download:
+    """One file: its name, an address relative to the folder, what it is and how large."""
+
+    name: str
+    address: str
+    what: str
+    size: int
+
+
+def downloads(folder: Path, told: Certificate) -> list[Download]:
+    """Return the files that a certificate names, tables first."""
+    names = sorted(
+        told.files, key=lambda name: (name.count("/"), name.partition("/")[0] == "measurements", name)
+    )
+    return [
+        Download(name, quote(name), _what(name), (folder / name).stat().st_size)
+        for name in names[:MOST_FILES]
+    ]
+
+
+def _what(name: str) -> str:
+    place, _, rest = name.rpartition("/")
+    kind = kind_of(rest or name)
+    words = next((said for ending, said in _DOCUMENTS.items() if name.endswith(ending)), "file")
+    words = words if kind is None else kind.words
+    folder = place.partition("/")[0]
+    return f"{_FOLDERS[folder]} ({words})" if folder in _FOLDERS else words

@@ -1,19 +1,26 @@
-"""Diagnoses: why the data of a run were refused, written down at home and told nowhere else.
+"""Diagnoses of refused data and tracebacks of unexpected errors, kept in files of the home.
 
-A diagnosis names rules, columns, kinds of fault and lines of files, and never a value or a count. Each
-is known from the data and paid for by no budget: the file is for those who may see the data themselves.
+A diagnosis says why the data of a run were refused, and is shown nowhere else. It names rules, columns, kinds
+of fault and lines of files, never a value or a count. Each of these is known from the data and no budget
+covers it: the file is for those who may see the data themselves.
+
+A traceback is shown where no data were opened, and kept in a file otherwise: the text of an exception, and
+those of its causes, may quote data. Only the name of the file leaves the home.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import secrets
+import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-from tabularium.mechanisms.errors import DataRefused, Finding, InputError, RunRefused
-from tabularium.tasks.runtime.home import Home, make_once
+from tabularium.mechanisms.errors import DataRefused, Finding, InputError, InternalError, RunRefused
+from tabularium.tasks.runtime.home import Home, last_home, make_once
 
 #: So many are kept, the newest.
 KEPT = 100
@@ -115,3 +122,46 @@ def command(home: Home, run: str) -> str:
 
 def _file(home: Home, run: str) -> Path:
     return home.diagnoses / f"{run}{_ENDING}"
+
+
+_TRACEBACK = ".txt"
+
+
+class Unexpected(InternalError):
+    """Something unforeseen that happened before this process opened any data.
+
+    Attributes
+    ----------
+    traceback
+        Where, for the local terminal.
+    """
+
+    traceback = ""
+
+
+def formatted(error: BaseException) -> str:
+    """Return the traceback with its causes: frames, lines of code and texts, and no local variables."""
+    return "".join(traceback.format_exception(error))
+
+
+def keep_traceback(error: BaseException, home: Home | None = None) -> Path | None:
+    """Write a traceback to a file that only its owner can read; return the file, or None if it cannot be.
+
+    Parameters
+    ----------
+    home
+        Where the error happened; the home that this process used last when None.
+    """
+    home = home or last_home()
+    if home is None or not home.path.is_dir():
+        return None
+    file = home.tracebacks / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}{_TRACEBACK}"
+    try:
+        home.tracebacks.mkdir(mode=0o700, exist_ok=True)
+        make_once(file, formatted(error).encode(errors="backslashreplace"))
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        for old in sorted(home.tracebacks.glob(f"[!.]*{_TRACEBACK}"))[:-KEPT]:
+            old.unlink(missing_ok=True)
+    return file

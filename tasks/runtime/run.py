@@ -19,8 +19,7 @@ from tabularium.mechanisms.errors import DataRefused
 from tabularium.tasks.runtime import diagnoses
 from tabularium.tasks.runtime.home import Home, named
 from tabularium.tasks.runtime.progress import note
-from tabularium.tasks.runtime.resources import close_all
-from tabularium.tasks.runtime.workspace import Workspace
+from tabularium.tasks.runtime.workspace import Workspace, close_all
 from tabularium.validations.spec.exact_facts import exact_facts
 from tabularium.validations.spec.load import Loaded, load_spec
 
@@ -218,7 +217,7 @@ def drop_of(source: str | None) -> str | None:
 
 
 def is_handed(source: str | None) -> bool:
-    """Whether a source names a table in memory: see :mod:`tabularium.tasks.ingest.handed_tables`."""
+    """Whether a source names a table in memory: see :mod:`tabularium.tasks.ingest.ingest`."""
     return source is not None and source.startswith(HANDED)
 
 

@@ -4,7 +4,7 @@ Prefect stores the text of exceptions in its database and pickles them, hashes t
 and may store results. A stage therefore raises only Tabularium's own errors, whose text holds no data;
 anything else becomes an :class:`~tabularium.mechanisms.errors.InternalError` without its text, context and
 frames. Its traceback is shown on the terminal as long as this process has opened no data, and is written to a
-closed file of the home otherwise (:mod:`tabularium.tasks.runtime.tracebacks`). That the data were refused is
+closed file of the home otherwise (:mod:`tabularium.tasks.runtime.diagnoses`). That the data were refused is
 told inside a flow, and why is written down at home (:mod:`tabularium.tasks.runtime.diagnoses`). What a stage
 takes, its run first, and returns are handles: names of things in the secure workspace, never the things.
 """
@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from tabularium.mechanisms.errors import DataRefused, InternalError, TabulariumError
+from tabularium.tasks.runtime.diagnoses import Unexpected, formatted, keep_traceback
 from tabularium.tasks.runtime.extras import not_installed
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import observed, stopping
-from tabularium.tasks.runtime.tracebacks import Unexpected, formatted, keep
 from tabularium.validations.redaction import data_were_opened, is_ours
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def sanitised(error: BaseException, where: str, home: Home | None = None) -> Tab
         )
         shown.traceback = formatted(error)
         return shown
-    file = keep(error, home)
+    file = keep_traceback(error, home)
     kept = "could not be written to the home" if file is None else f"stands in {file}"
     # Prefect stores it: which line it was may follow from the data.
     what = "" if _inside_a_flow() else f" {type(error).__name__} at {_line_of(error)}"

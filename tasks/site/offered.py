@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tabularium.ledger import BadValue
 from tabularium.ledger.names import LONGEST_TEXT, is_valid_stored_label
 from tabularium.mechanisms.errors import InputError, PublicationError
-from tabularium.tasks.arrival.calendar_periods import first_and_last
+from tabularium.tasks.arrival.inboxes import first_and_last
 from tabularium.tasks.public_folder import document, largest_file, named
 from tabularium.tasks.publish.period_index import INDEX
 from tabularium.tasks.publish.verify_certificate import verify_certificate

@@ -12,7 +12,7 @@ from tabularium.ledger import Account, Charge, Head, LedgerError, UnknownAccount
 from tabularium.ledger.records import Reservation
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.public_folder import named
-from tabularium.tasks.publish.certificate.account_section import account_section, approval_section
+from tabularium.tasks.publish.certificate.spending import account_section, approval_section
 from tabularium.tasks.publish.verify_certificate import head_in, verify_certificate
 from tabularium.tasks.sign.judge_statement import PublishedUnder, published_under
 from tabularium.tasks.verify.subject import STATEMENT, Check, Failed, Skipped, Subject, failing

@@ -14,17 +14,16 @@ from numpy.typing import NDArray
 
 from tabularium.tasks.margins.measure_margins import told_of
 from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.tasks.postprocess.denominators import total_over
-from tabularium.tasks.postprocess.failed_cells import failed_cells
-from tabularium.tasks.public_tables import longest_text, parquet_batches
+from tabularium.tasks.postprocess.estimation import failed_cells
+from tabularium.tasks.postprocess.table_layout import total_over
+from tabularium.tasks.public_folder import longest_text, parquet_batches
 from tabularium.tasks.publish.formats.base import first_format, known_rows
 from tabularium.tasks.publish.frames import Frame, Shape
 from tabularium.tasks.publish.measurement_files import FOLDER
 from tabularium.tasks.publish.published_tables import frame_of, histogram_table
 from tabularium.tasks.runtime.run import without_data
 from tabularium.tasks.verify.certificate_checks import EXCEPTIONS
-from tabularium.tasks.verify.remaking import described_in, remade
-from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject, failing
+from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject, described_in, failing, remade
 from tabularium.validations.spec.measures.array_owners import array_of
 
 _GROUP = "Tables"

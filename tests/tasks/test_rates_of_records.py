@@ -17,7 +17,7 @@ from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.margins.measure_margins import told_of
 from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.tasks.postprocess.denominators import total_over, whole_of
+from tabularium.tasks.postprocess.table_layout import total_over, whole_of
 from tabularium.validations.spec.load import load_spec
 from tabularium.validations.spec.problems import SpecProblems
 from tests.sizes import runs

@@ -18,8 +18,7 @@ from tabularium.flows.release_chain import STAGES, read_input
 from tabularium.tasks.ingest.ingest import ingest
 from tabularium.tasks.measure import measure
 from tabularium.tasks.publish.draft_folder import publish_draft, register_draft
-from tabularium.tasks.publish.publish import publish
-from tabularium.tasks.publish.rebuild import rebuild
+from tabularium.tasks.publish.publish import publish, rebuild
 from tabularium.tasks.remake import take_measurements
 from tabularium.tasks.runtime.progress import Reporter, reporter, reporting_to
 from tabularium.tasks.validate import validate

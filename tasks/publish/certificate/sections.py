@@ -1,15 +1,25 @@
-"""The sections of a certificate in the order in which they are read; what is exact comes before ε."""
+"""The certificate from a run and its ledger, section by section; exact facts come before ε."""
 
 from __future__ import annotations
 
+import datetime as dt
+import platform
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tabularium.mechanisms.accounting import Event
+from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.margins.error_model import MEANING
-from tabularium.tasks.publish.certificate.account_section import account_section, approval_section
-from tabularium.tasks.publish.certificate.certificate_parts import Charged, Contents, Outcome, Told
+from tabularium.tasks.postprocess.postprocessing import VERSION
+from tabularium.tasks.publish.certificate.software import code_provenance, software_versions
 from tabularium.tasks.publish.certificate.spending import (
+    Charged,
+    Contents,
+    Outcome,
+    Told,
+    account_section,
     allocation,
+    approval_section,
     audited,
     composition,
     conversion,
@@ -19,17 +29,23 @@ from tabularium.tasks.publish.certificate.spending import (
     with_total_budget,
 )
 from tabularium.tasks.publish.guarantee import privacy_section
+from tabularium.tasks.published_heads import stamped_head
+from tabularium.tasks.runtime.run import Run
 from tabularium.validations import certificate as said
 from tabularium.validations.certificate import CERTIFICATE, FORMAT, Certificate
 from tabularium.validations.domains import known_marginals as prior_tables
 from tabularium.validations.domains.code_lists import published_name
-from tabularium.validations.spec.exact_facts import Neighbours, along_of, facts_of_release
+from tabularium.validations.spec.exact_facts import Neighbours, along_of, facts_of_release, neighbours
 from tabularium.validations.spec.load import published, spec_digest
 from tabularium.validations.spec.model import ReleaseSpec
 from tabularium.validations.spec.privacy import RowCountRule, Tally
 from tabularium.validations.spec.source import public_name
 from tabularium.validations.spec.summary import tally_about
 from tabularium.validations.spec.tables import ABOVE, Invariant
+
+if TYPE_CHECKING:
+    from tabularium.ledger import Ledger
+    from tabularium.tasks.ledger_stages import MeasuredHandle
 
 _PUBLIC = ("codes/", "figures/", "invariants/")
 _PRIOR = f"{prior_tables.FOLDER}/"
@@ -393,3 +409,53 @@ def postprocessing(spec: ReleaseSpec, version: int) -> said.PostProcessing:
         version=version,
         steps=tuple(said.Step(step=step, done=done, bias=bias) for step, done, bias in steps),
     )
+
+
+def certificate(
+    run: Run,
+    measured: MeasuredHandle,
+    contents: Contents,
+    ledger: Ledger,
+    tried: list[tuple[int, str, int]],
+) -> Certificate:
+    """Return the certificate of a run; ``tried`` is as in ``Charged``.
+
+    Nothing in it is made from the input but the release itself: even a keyed digest would tell, by being the
+    same as another's, that nobody was added in between.
+
+    Raises
+    ------
+    PublicationError
+        If the ledger does not know the release.
+    """
+    charge, reservation = ledger.charge(measured.release_id), ledger.reservation(measured.release_id)
+    if charge is None or reservation is None:
+        raise PublicationError(
+            "the ledger does not know this release",
+            where=f"release {measured.release_id}",
+            hint="run the whole flow",
+        )
+    loaded, account = run.loaded, ledger.account(charge.account)
+    deltas = [delta for delta in (loaded.spec.privacy.delta, account.terms.delta) if delta is not None]
+    withheld = ledger.withheld(charge.account)
+    head = stamped_head(run, ledger, measured.release_id)
+    charged = Charged(
+        *(account.population, charge.fence, head, list(dict.fromkeys(deltas)), tried, withheld, reservation)
+    )
+    near = neighbours(with_total_budget(loaded.spec, charged), loaded.domains)
+    told = Told(
+        release_id=measured.release_id,
+        created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        measurements=measured.digest,
+        software={"python": platform.python_version(), **software_versions()},
+        code=code_provenance(),
+        postprocessing=VERSION,
+        workspace_kept=loaded.spec.workspace.keep,
+        numbers={known.name: known.values.size for known in loaded.known},
+        lookups={
+            name: digest
+            for name, digest in loaded.public_files.items()
+            if name in map(public_name, loaded.spec.lookups)
+        },
+    )
+    return build_certificate(loaded.spec, near, contents, charged, told)

@@ -19,8 +19,7 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 import pyarrow.csv
 
-from tabularium.tasks.public_folder import document, named
-from tabularium.tasks.public_tables import open_csv
+from tabularium.tasks.public_folder import document, named, open_csv
 from tabularium.tasks.publish.data_dictionary import (
     DataDictionaryEntry,
     column_meanings,

@@ -8,8 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 
-from tabularium.tasks.public_folder import named
-from tabularium.tasks.public_tables import open_parquet, parquet_batches
+from tabularium.tasks.public_folder import named, open_parquet, parquet_batches
 from tabularium.tasks.publish.data_dictionary import (
     DataDictionaryEntry,
     column_meanings,

@@ -13,7 +13,7 @@ from tabularium.mechanisms.inference.margins_of_error.quantile_margins import tr
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.margins.measure_margins import measure_numbers
 from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.tasks.postprocess.denominators import whole_of
+from tabularium.tasks.postprocess.table_layout import whole_of
 from tabularium.tasks.runtime.run import without_data
 from tabularium.validations.spec.load import Loaded, load_spec
 from tabularium.validations.spec.measures.array_owners import array_of

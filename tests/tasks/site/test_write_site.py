@@ -18,8 +18,8 @@ from rdflib import DCAT, DCTERMS, RDF, Graph, Literal, Namespace, URIRef
 
 import tabularium as tb
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.site.account_history import courses, entities
 from tabularium.tasks.site.offered import release_catalogue
+from tabularium.tasks.site.site_pages import courses, entities
 from tabularium.tasks.site.write_site import MARK, write_site
 from tests.tasks.report.reported import HOSTILE, lines
 from tests.tasks.site.agency import REVISED, WITHDRAWN, Agency, command, copied_releases

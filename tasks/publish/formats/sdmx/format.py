@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from tabularium.tasks.public_folder import named
-from tabularium.tasks.public_tables import open_csv
+from tabularium.tasks.public_folder import named, open_csv
 from tabularium.tasks.publish.formats.base import TableFormat, Tables
 from tabularium.tasks.publish.formats.sdmx.cubes import (
     STATUS,
