@@ -40,7 +40,7 @@ class Site(Shown):
         import pandas as pd
 
         rows = [
-            (each.said.product, each.said.period, each.said.release_id, each.state)
+            (each.certificate.product, each.certificate.period, each.certificate.release_id, each.state)
             for each in self._shelf.releases
         ]
         return pd.DataFrame(rows, columns=["product", "period", "release", "state"])

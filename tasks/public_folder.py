@@ -52,12 +52,12 @@ def entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     """
     waiting, seen = [folder], 0
     while waiting:
-        place = waiting.pop()
+        directory = waiting.pop()
         try:
-            found = sorted(os.scandir(place), key=lambda each: each.name)
+            listed = sorted(os.scandir(directory), key=lambda item: item.name)
         except OSError as error:
-            raise Unreadable(f"{place.name} cannot be read ({error.strerror})", "closed") from None
-        for entry in found:
+            raise Unreadable(f"{directory.name} cannot be read ({error.strerror})", "closed") from None
+        for entry in listed:
             seen += 1
             if seen > MOST_FILES:
                 raise Unreadable(f"the folder holds more than {MOST_FILES:,} files")
@@ -72,7 +72,7 @@ def entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def plain_files(folder: Path) -> set[str]:
-    """Return the names of the files in a folder at any depth, all of which must be plain ones.
+    """Return the names of the files in a folder at any depth; all must be plain files.
 
     Raises
     ------
@@ -89,26 +89,26 @@ def plain_files(folder: Path) -> set[str]:
 
 
 def read(folder: Path, name: str, largest: int = LARGEST_JSON) -> bytes:
-    """Return a file of a folder, which must be a plain one and no larger than ``largest`` bytes."""
+    """Return a file of a folder, which must be a plain file of at most ``largest`` bytes."""
     with named(name):
         return read_plain(folder / name, largest)
 
 
 def document(folder: Path, name: str) -> tuple[bytes, dict[str, Any]]:
-    """Return a JSON object that a file of a folder holds, raw and read."""
+    """Return the JSON object in a file of a folder, raw and parsed."""
     raw = read(folder, name)
     with named(name):
         return raw, json_object(raw)
 
 
 def largest_file(certificate: Certificate) -> int:
-    """Return how many bytes a file of a release may have, from the rows that its certificate names."""
+    """Return the largest size in bytes of a file of a release, from the rows in its certificate."""
     rows = sum(about.rows for about in certificate.tables.values())
     return min(LARGEST_JSON + rows * LONGEST_ROW, LARGEST_FILE)
 
 
 def sha256_of(folder: Path, name: str, largest: int, to: Path | None = None) -> str:
-    """Return the SHA-256 of a file of at most ``largest`` bytes, which is copied on the way if wanted."""
+    """Return the SHA-256 of a file of at most ``largest`` bytes, and copy it if wanted."""
     check, left = hashlib.sha256(), largest
     with named(name), open_plain(folder / name, largest) as file, Path(to or os.devnull).open("wb") as copy:
         while content := file.read(_CHUNK):
@@ -123,7 +123,7 @@ def sha256_of(folder: Path, name: str, largest: int, to: Path | None = None) -> 
 
 @contextmanager
 def named(name: str) -> Iterator[None]:
-    """Put the name of a file before what is said of it."""
+    """Put the name of a file before the messages about it."""
     try:
         yield
     except Unreadable as error:
@@ -164,9 +164,9 @@ def open_parquet(
             wanted = f", more than {most:,}" if rows is None else f" and not {rows:,}"
             raise Unreadable(f"has {metadata.num_rows:,} rows{wanted}")
         texts = _see_columns(file, metadata, columns)
-        found = pa.parquet.ParquetFile(file, metadata=metadata, read_dictionary=texts, **limits)
-        finalize(found, file.close)
-        return found
+        parquet = pa.parquet.ParquetFile(file, metadata=metadata, read_dictionary=texts, **limits)
+        finalize(parquet, file.close)
+        return parquet
     except (pa.ArrowException, OSError):
         pass
     except BaseException:
@@ -195,7 +195,7 @@ def longest_text(column: pa.Array | pa.ChunkedArray) -> int:
     if not pa.types.is_dictionary(column.type) or not _is_text(column.type.value_type):
         return 0
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    return max((pc.max(pc.binary_length(each.dictionary)).as_py() or 0 for each in chunks), default=0)
+    return max((pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0 for chunk in chunks), default=0)
 
 
 def open_csv(path: Path, *, largest: int) -> BinaryIO:
@@ -220,7 +220,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _see_footer(file: BinaryIO, rows: int) -> None:
-    """See that the footer is no larger than so many rows need: it takes a hundred times that in memory."""
+    """Check that the footer is no larger than so many rows need: in memory it takes a hundred times that."""
     size = os.fstat(file.fileno()).st_size
     file.seek(max(size - 8, 0))
     end = file.read(8)
@@ -235,13 +235,13 @@ def _see_footer(file: BinaryIO, rows: int) -> None:
 def _see_columns(
     file: BinaryIO, metadata: pa.parquet.FileMetaData, columns: Collection[str] | None
 ) -> list[str]:
-    """See that columns are flat, and their pages no larger than their rows explain; return those of texts."""
+    """Check that columns are flat and their pages no larger than the rows explain; return text columns."""
     texts = []
-    groups = [metadata.row_group(each) for each in range(metadata.num_row_groups)]
-    if metadata.num_columns >= MOST_COLUMNS or sum(each.num_rows for each in groups) != metadata.num_rows:
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    if metadata.num_columns >= MOST_COLUMNS or sum(group.num_rows for group in groups) != metadata.num_rows:
         raise Unreadable("has a footer that contradicts itself")
-    for place in range(metadata.num_columns):
-        about = metadata.schema.column(place)
+    for index in range(metadata.num_columns):
+        about = metadata.schema.column(index)
         if columns is not None and about.path.split(".")[0] not in columns:
             continue
         kind = about.physical_type
@@ -250,7 +250,7 @@ def _see_columns(
         if kind not in _NUMBERS:
             texts.append(about.path)
         for group in groups:
-            chunk, number = group.column(place), group.num_rows
+            chunk, number = group.column(index), group.num_rows
             room = MIB + 16 * number if kind in _NUMBERS else 64 * MIB + 1024 * number
             if number < 0 or chunk.num_values != number or _unpacked(file, chunk, number) > room:
                 raise Unreadable(f"unpacks to more than its rows explain: {about.path!a:.80}")
@@ -258,7 +258,7 @@ def _see_columns(
 
 
 def _unpacked(file: BinaryIO, chunk: pa.parquet.ColumnChunkMetaData, values: int) -> int:
-    """Return how many bytes the pages of a column chunk unpack to, by the headers of the pages themselves."""
+    """Return the unpacked size of the pages of a column chunk, by the headers of the pages."""
     # Without values there is no page of data, and its place is 0.
     starts = [chunk.data_page_offset, chunk.has_dictionary_page and chunk.dictionary_page_offset]
     position, total, most = min(filter(None, starts), default=4), 0, 64 + values // 64
@@ -276,7 +276,7 @@ def _unpacked(file: BinaryIO, chunk: pa.parquet.ColumnChunkMetaData, values: int
 
 
 def _page(file: BinaryIO, position: int) -> tuple[int, int, int]:
-    """Return the length of a page's header, and how many bytes the page has unpacked and packed."""
+    """Return the length of a page's header, and the page's unpacked and packed sizes."""
     for most in (_HEADER, _LONG_HEADER):
         file.seek(position)
         try:
@@ -295,7 +295,7 @@ class _Compact:
         self._raw, self.at = raw, 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Go through a struct; yield its fields that are whole numbers."""
+        """Read a struct; yield its integer fields."""
         field = 0
         while (head := self._byte()) != 0:
             field = field + (head >> 4) if head >> 4 else self._signed()
@@ -309,14 +309,14 @@ class _Compact:
         return self._raw[self.at - 1]
 
     def _unsigned(self) -> int:
-        found = shift = 0
+        number = shift = 0
         while (byte := self._byte()) & 128 and shift < 70:
-            found, shift = found | (byte & 127) << shift, shift + 7
-        return found | byte << shift
+            number, shift = number | (byte & 127) << shift, shift + 7
+        return number | byte << shift
 
     def _signed(self) -> int:
-        found = self._unsigned()
-        return (found >> 1) ^ -(found & 1)
+        number = self._unsigned()
+        return (number >> 1) ^ -(number & 1)
 
     def _skip(self, kind: int, *, inside: bool = False) -> None:
         if kind in (1, 2):  # the truth of a field lies in its kind

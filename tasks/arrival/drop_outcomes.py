@@ -25,15 +25,15 @@ Ending = Literal["published", "refused", "failed"]
 
 
 def started(home: Home, source: str | None) -> None:
-    """Write down that a run began of the drop that ``source`` names; of any other source nothing.
+    """Record that a run began for the drop that ``source`` names, if it names one.
 
-    Whoever begins a run calls this first: a drop whose run never began is announced again.
+    Call this before a run: a drop whose run never began is announced again.
     """
     _note(home, source, "started")
 
 
 def finished(home: Home, source: str | None, ending: Ending, *, run: str = "") -> None:
-    """Write down how a run of a drop ended; a run that waits has not ended.
+    """Record how a run of a drop ended; a run that waits has not ended.
 
     Parameters
     ----------
@@ -48,13 +48,13 @@ def finished(home: Home, source: str | None, ending: Ending, *, run: str = "") -
 
 
 def diagnosing(run: str, home: Home) -> str:
-    """Return the command that says why a run has refused its data."""
+    """Return the command that shows why a run refused its data."""
     return f"tabularium diagnose{run and ' ' + run} --home {quote(str(home.path))}"
 
 
 @contextmanager
 def recorded(home: Home, source: str | None) -> Iterator[None]:
-    """Write down how a run by hand, inside the block, ended if it published or was refused."""
+    """Record that a run by hand, inside the block, published or was refused."""
     try:
         yield
     except (DataRefused, RunRefused) as refusal:
@@ -66,8 +66,8 @@ def recorded(home: Home, source: str | None) -> Iterator[None]:
 def _note(
     home: Home, source: str | None, state: Literal["started", "published", "refused", "failed"], run: str = ""
 ) -> None:
-    found = drop_of(source)
-    if found is None:
+    drop_id = drop_of(source)
+    if drop_id is None:
         return
     values: dict[str, Any] = {
         "started": {},
@@ -84,7 +84,7 @@ def _note(
     }[state]
     allowed = (*LIVE, "quarantined", "refused") if state == "published" else LIVE
     with Claims.at(home) as claims:
-        while (drop := claims.find(found)) is not None and drop.state in allowed:
+        while (drop := claims.find(drop_id)) is not None and drop.state in allowed:
             if claims.change(drop, state=state, **values):
                 return
 
@@ -123,7 +123,7 @@ class RefusedDrop:
 
 
 def refused_drops(home: Home) -> list[RefusedDrop]:
-    """Return the refused drops of a home, the oldest first, but those after which another one was taken up.
+    """Return the refused drops of a home that no later drop replaces, the oldest first.
 
     Where the period of a drop is not known, any later one of its product counts as that other one.
 
@@ -151,13 +151,13 @@ def _replaces(other: Drop, drop: Drop) -> bool:
 
 
 def _refused(home: Home, drop: Drop, inbox: Inbox | None) -> RefusedDrop:
-    beside = (
+    where_why = (
         "why stands beside it" if inbox is None else f"why stands beside it, in {inbox.address}/quarantine"
     )
     kind: Refusal = drop.refusal or ("data" if drop.state == "refused" else "manifest")
     then = {
-        "data": "Why is shown where it ran; have the data mended and delivered again.",
-        "manifest": f"Have it mended and delivered again; {beside}.",
+        "data": "The reason is shown where it ran; have the data corrected and delivered again.",
+        "manifest": f"Have it corrected and delivered again; {where_why}.",
         "period published": "Nothing follows, unless somebody runs it as a revision.",
         "period taken": "Have it delivered again once the other one of this period has ended.",
     }[kind]

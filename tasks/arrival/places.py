@@ -39,8 +39,8 @@ from tabularium.validations.redaction import bare_errors, os_errors_as
 DONE, QUARANTINE = "done", "quarantine"
 _AGAIN = "drop it again as plain files of its own folder"
 _BESIDE_FILES = 100  # the manifest, and what programs put there
-# What opening says of links, pipes, sockets, closed files, and of what is not there; anything else is a fault
-# of the machine, of which no drop is guilty.
+# Errors of opening links, pipes, sockets, closed and missing files; any other is a machine fault, not the
+# drop's.
 _IN_THE_WAY = {
     *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR),
     errno.EMLINK,
@@ -73,19 +73,19 @@ class Place(Protocol):
         """Return the names of the folders in the inbox, without those of its own and hidden ones."""
 
     def listing(self, place: str) -> list[Seen]:
-        """Return what lies in a drop. Raises ``DropRefused`` if it is no folder that can be read."""
+        """Return the entries of a drop. Raises ``DropRefused`` if it is not a readable folder."""
 
     def changed(self, place: str) -> float | None:
-        """Return when anything in a drop changed last; None if it is not there."""
+        """Return the time of the last change in a drop; None if it is not there."""
 
     def open(self, place: str, name: str) -> IO[bytes]:
-        """Open a plain file of a drop. Raises ``DropRefused`` if it is none, or not there."""
+        """Open a plain file of a drop. Raises ``DropRefused`` if it is not one, or missing."""
 
     def has(self, place: str) -> bool:
         """Whether anything lies there."""
 
     def move(self, place: str, target: str) -> None:
-        """Put a drop elsewhere in the inbox; what was done of it already is not done again."""
+        """Move a drop within the inbox; parts that were moved already are not moved again."""
 
     def write(self, place: str, text: str) -> None:
         """Write a file of the inbox's own, such as ``quarantine/NAME.why.txt``."""
@@ -95,7 +95,7 @@ class Place(Protocol):
 
 
 def opened(address: str, limits: InboxLimits = DEFAULT) -> Place:
-    """Return the place at an address; a drop with more files than the limits say cannot be listed.
+    """Return the inbox at an address; a drop with more files than its limits cannot be listed.
 
     Raises
     ------
@@ -106,17 +106,17 @@ def opened(address: str, limits: InboxLimits = DEFAULT) -> Place:
 
 
 def quoted(name: str) -> str:
-    """Return the name of a drop as text of ASCII, whatever bytes it holds; plain names as they are."""
+    """Return the name of a drop as ASCII text, whatever bytes it holds; plain names unchanged."""
     return quote(os.fsencode(name), safe="=")
 
 
 def unquoted(name: str) -> str:
-    """Return the name that was quoted."""
+    """Return the name that :func:`quoted` wrote."""
     return os.fsdecode(unquote_to_bytes(name))
 
 
 def is_drop(name: str) -> bool:
-    """Tell whether a folder of an inbox is a drop by its name, and neither hidden nor the inbox's own."""
+    """Whether a folder of an inbox is a drop by its name, and neither hidden nor the inbox's own."""
     return not name.startswith((".", "_")) and name not in (DONE, QUARANTINE)
 
 
@@ -153,7 +153,7 @@ class _Folder:
     def open(self, place: str, name: str) -> IO[bytes]:
         with self._folder(place) as folder:
             try:
-                # A pipe would block whoever opens it until somebody writes.
+                # Opening a pipe would block until somebody writes.
                 descriptor = os.open(
                     name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
                 )
@@ -199,7 +199,7 @@ class _Folder:
 
     @contextlib.contextmanager
     def _parent(self, place: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """Open the folder that holds a place; yields it and the name inside."""
+        """Open the parent folder of a place; yield it and the name inside."""
         above, _, name = place.rpartition("/")
         descriptor = os.open(self.path, _DIRECTORY)
         try:
@@ -255,11 +255,11 @@ def _remove_all(parent: int, name: str) -> None:
 def _without_files(folder: int) -> list[str]:
     """Remove all files of an open folder; return the names of the folders that are left."""
     with os.scandir(folder) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in found:
+        names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in names:
         if not is_folder:
             os.unlink(name, dir_fd=folder)
-    return [name for name, is_folder in found if is_folder]
+    return [name for name, is_folder in names if is_folder]
 
 
 def _see_how_many(entries: Sized, most: int) -> None:
@@ -269,15 +269,15 @@ def _see_how_many(entries: Sized, most: int) -> None:
 
 def _seen(folder: int, name: str) -> Seen:
     try:
-        found = os.lstat(name, dir_fd=folder)
+        status = os.lstat(name, dir_fd=folder)
     except FileNotFoundError:  # removed just now
         return Seen(name, False, 0, 0.0)
-    return Seen(name, _is_plain(found), found.st_size, found.st_ctime)
+    return Seen(name, _is_plain(status), status.st_size, status.st_ctime)
 
 
-def _is_plain(found: os.stat_result) -> bool:
-    """Whether it is a file under this name alone: another name might be that of a file of somebody else's."""
-    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+def _is_plain(status: os.stat_result) -> bool:
+    """Whether it is a plain file with only this name: another name might belong to somebody else's file."""
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
 
 class _Objects:
@@ -291,18 +291,18 @@ class _Objects:
         self._root = str(root).rstrip("/")
 
     def drops(self) -> list[str]:
-        found = self._list(self._root)
-        folders = (_name(entry) for entry in found if entry["type"] == "directory")
+        objects = self._list(self._root)
+        folders = (_name(entry) for entry in objects if entry["type"] == "directory")
         return sorted(quoted(name) for name in folders if name and is_drop(name))
 
     def listing(self, place: str) -> list[Seen]:
-        found = self._list(self._at(place))
-        if not found:
+        objects = self._list(self._at(place))
+        if not objects:
             raise DropRefused("is not there", where="the drop", hint=_AGAIN)
-        _see_how_many(found, self._most)
+        _see_how_many(objects, self._most)
         return [
             Seen(_name(entry), entry["type"] == "file", int(entry.get("size") or 0), _changed(entry))
-            for entry in sorted(found, key=_name)
+            for entry in sorted(objects, key=_name)
         ]
 
     def changed(self, place: str) -> float | None:
@@ -342,11 +342,11 @@ class _Objects:
     def _list(self, path: str) -> list[dict[str, Any]]:
         self._store.invalidate_cache()
         try:
-            found = self._store.ls(path, detail=True)
+            entries = self._store.ls(path, detail=True)
         except FileNotFoundError:
             return []
         # The prefix itself may be an object of no bytes, by which some tools mark a folder.
-        return [entry for entry in found if entry["name"].strip("/") != path.strip("/")]
+        return [entry for entry in entries if entry["name"].strip("/") != path.strip("/")]
 
     def _keys(self, path: str) -> list[str]:
         self._store.invalidate_cache()
@@ -378,7 +378,7 @@ _DAY = 86_400.0
 
 @bare_errors
 def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | None = None) -> Path:
-    """Copy files into an inbox as one drop, and say last what they are.
+    """Copy files into an inbox as one drop, its manifest last.
 
     Parameters
     ----------
@@ -398,19 +398,19 @@ def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | Non
         the inbox is no folder that is there, or a drop of this name lies in it. Nothing is left in the inbox
         then.
     """
-    place = Path(inbox.address)
+    folder = Path(inbox.address)
     if not inbox.is_folder:
         raise InputError(
             "this inbox lies in an object store, and deliver writes into folders alone",
             where=f"inbox {inbox.address}",
             hint=f"copy the files there with the store's own tools, and {MANIFEST} last",
         )
-    if not place.is_dir():
-        raise InputError("there is no such folder", where=f"inbox {place}", hint="name one with --inbox")
+    if not folder.is_dir():
+        raise InputError("there is no such folder", where=f"inbox {folder}", hint="name one with --inbox")
     see_name(inbox.product, "product", f"--product {inbox.product}")
     see_name(period, "period", f"--period {period}")
-    drop = place / (name or period)
-    if drop.parent != place or not is_drop(drop.name):
+    drop = folder / (name or period)
+    if drop.parent != folder or not is_drop(drop.name):
         raise InputError(
             "an inbox takes no drop of this name",
             where=f"--name {name or period}",
@@ -419,7 +419,7 @@ def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | Non
     _see_free(drop)
     _see_files(files)
     _manifest([{"name": file.name, "size": _size(file), "sha256": "0" * 64} for file in files], inbox, period)
-    aside, unnamed = place / f".{drop.name}.{secrets.token_hex(4)}.part", f".{MANIFEST}"
+    aside, unnamed = folder / f".{drop.name}.{secrets.token_hex(4)}.part", f".{MANIFEST}"
     try:
         _clear_remains(drop)
         aside.mkdir()
@@ -436,11 +436,11 @@ def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | Non
             raise
         (drop / unnamed).rename(drop / MANIFEST)
         sync_folder(drop)
-        sync_folder(place)
+        sync_folder(folder)
     except OSError as error:
         raise InputError(
             f"the drop could not be written ({error.strerror})",
-            where=str(place),
+            where=str(folder),
             hint="make room or give the right to write there, and deliver again",
         ) from None
     finally:
@@ -471,10 +471,10 @@ def _see_files(files: Sequence[Path]) -> None:
 
 
 def _clear_remains(drop: Path) -> None:
-    """Remove what killed deliveries of this name left: nothing was written into it for a day."""
+    """Remove the remains of killed deliveries of this name, unchanged for a day."""
     for part in drop.parent.iterdir():
         if part.name.startswith(f".{drop.name}.") and part.name.endswith(".part"):
-            last = max(each.lstat().st_mtime for each in (part, *part.iterdir()))
+            last = max(path.lstat().st_mtime for path in (part, *part.iterdir()))
             if last < time.time() - _DAY:
                 shutil.rmtree(part, ignore_errors=True)
 
@@ -491,7 +491,7 @@ def _readable(file: Path) -> AbstractContextManager[None]:
 
 @bare_errors
 def _copied(file: Path, aside: Path) -> dict[str, object]:
-    """Copy a file and return what a manifest says of it."""
+    """Copy a file and return its entry in a manifest."""
     with _readable(file):
         source = file.open("rb")
     digest, size = hashlib.sha256(), 0
@@ -508,9 +508,9 @@ def _copied(file: Path, aside: Path) -> dict[str, object]:
 
 @bare_errors
 def _manifest(files: list[dict[str, object]], inbox: Inbox, period: str) -> bytes:
-    """Return a manifest, which the inbox would read."""
-    told = {"product": inbox.product, "period": period, "files": files}
-    text = (json.dumps(told, indent=2) + "\n").encode()
+    """Return a manifest, checked as the inbox would read it."""
+    manifest = {"product": inbox.product, "period": period, "files": files}
+    text = (json.dumps(manifest, indent=2) + "\n").encode()
     try:
         read_manifest(text, inbox.limits)
     except DropRefused as error:

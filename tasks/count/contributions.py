@@ -40,7 +40,7 @@ else:
 
 NOTHING = -1  # stands for a null: values and weights are zero or more
 NO_ITEM = "-"
-"""Stands for a null among values that are told apart as text."""
+"""Stands for a null among values that are compared as text."""
 
 
 def engine_columns(
@@ -51,7 +51,7 @@ def engine_columns(
     domains: Mapping[str, Domain],
     leaf: str | None = None,
 ) -> dict[str, Any]:
-    """Return the expressions of what an array needs of each record, under names that begin with ``name``.
+    """Return the expressions that an array needs from each record, under names that begin with ``name``.
 
     The value in steps above ``from``, 0 to T, and where there is a weight, the weight; `NOTHING` for nulls.
     Of different values the value as text, `NO_ITEM` for nulls, and the code along ``leaf``, if there is one.
@@ -61,7 +61,9 @@ def engine_columns(
         return {f"{name}_value": as_item(table[raw[measure.identifier]]), **along}
     if measure.test is not None:
         truth = test_of(measure.test, domains).truth(table, domains, raw)
-        found = {f"{name}_value": ibis.cases((truth.isnull(), NOTHING), (truth, 1), else_=0).cast("int64")}
+        expressions = {
+            f"{name}_value": ibis.cases((truth.isnull(), NOTHING), (truth, 1), else_=0).cast("int64")
+        }
     else:
         group = None if measure.by is None else table[coded_names(domains)[measure.by].code]
         low, high = (of_group(group, bounds, "float64") for bounds in (measure.bottoms, measure.tops))
@@ -69,16 +71,16 @@ def engine_columns(
         value = number_of(table, raw[measure.of])
         # Clamped before it is put on the grid, so that nothing overflows, and after: nothing rounds out.
         shifted = (_between(value, low, high) - low) * step.denominator / step.numerator
-        found = {f"{name}_value": _whole(value, shifted, most)}
+        expressions = {f"{name}_value": _whole(value, shifted, most)}
     if measure.weight is not None:
         weight = number_of(table, raw[measure.weight.column])
         most = measure.weight.end
-        found[f"{name}_weight"] = _whole(weight, _between(weight, 0.0, float(most)), most)
-    return found
+        expressions[f"{name}_weight"] = _whole(weight, _between(weight, 0.0, float(most)), most)
+    return expressions
 
 
 def as_item(value: Any) -> Any:
-    """Return a raw value as text that tells null from any value, and can be strung together with others."""
+    """Return a raw value as text in which null differs from any value, and which can be concatenated."""
     text = value.cast("string")
     # With its length before it: what is strung together in an order must not be read in two ways.
     marked = text.length().cast("string").concat(":", text)
@@ -99,8 +101,6 @@ def accumulate(
     ----------
     array
         Flat: the parts of each cell side by side.
-    cells
-        The cell of each record.
     value, weight
         As `engine_columns` has them.
     groups
@@ -111,8 +111,7 @@ def accumulate(
         some &= weight != NOTHING
     at, steps = cells[some].astype(np.int64), value[some].astype(np.int64)
     times = np.int64(1) if weight is None else weight[some].astype(np.int64)
-    group = np.int64(0) if groups is None else groups[some]
-    low, width = (np.array(each, np.int64)[group] for each in (measure.lows, measure.widths))
+    low, width = _lows_and_widths(measure, None if groups is None else groups[some])
     weights = np.broadcast_to(times, steps.shape)
     if measure.by_value:
         powers = [weights, steps]
@@ -121,12 +120,18 @@ def accumulate(
     measure.add(array, at, powers, low, width)
 
 
+def _lows_and_widths(measure: Measure, groups: Counts | None) -> tuple[Counts, Counts]:
+    """Return ``from`` and ``to`` minus ``from`` in steps, for each record or for all."""
+    group = np.int64(0) if groups is None else groups
+    return np.array(measure.lows, np.int64)[group], np.array(measure.widths, np.int64)[group]
+
+
 def _between(value: Any, low: Any, high: Any) -> Any:
     return ibis.cases((value < low, low), (value > high, high), else_=value)
 
 
 def _whole(known: Any, value: Any, most: Any) -> Any:
-    """Return a number of 0 to ``most``, rounded, as a whole one; `NOTHING` where ``known`` is null."""
+    """Return a number of 0 to ``most``, rounded to a whole number; `NOTHING` where ``known`` is null."""
     # Halves go up, on which engines' own rounding does not agree; the difference is exact, the value >= 0.
     floor = value.floor().cast("float64")
     rounded = (floor + ibis.ifelse(value - floor >= 0.5, 1.0, 0.0)).cast("int64")
@@ -142,8 +147,6 @@ def bounded(table: Any, unit: str, cells: Sequence[str], most: int, key: str) ->
 
     Parameters
     ----------
-    table
-        Ibis table of kept records.
     unit
         Name of the column of the privacy unit.
     cells
@@ -152,12 +155,12 @@ def bounded(table: Any, unit: str, cells: Sequence[str], most: int, key: str) ->
         The number of records a unit may contribute.
     key
         Hexadecimal; the release's own. It stands in the text of the query and need not be secret: for any
-        key, which records of a unit are kept depends on that unit alone.
+        key, the kept records of a unit depend only on that unit.
 
     Notes
     -----
     The order is total but for equal records: ticket, cells, number among equals. A ticket is the beginning of
-    a SHA-256, which every engine computes alike, so that one key keeps the same records in all of them.
+    a SHA-256, which is the same in every engine, so that one key keeps the same records in all of them.
     """
     who = table[unit].cast("string")
     # Equal records of a unit are numbered, so that each of them has its own place in the order; which of
@@ -172,27 +175,25 @@ def bounded(table: Any, unit: str, cells: Sequence[str], most: int, key: str) ->
 
 
 def unit_numbers(records: Any, unit: str | None, most: int, up_to: int) -> Any:
-    """Return one row: the number of ``units``, and of those ``cut``, which have more than ``most`` records.
+    """Return one row: the number of ``units``, and of units ``cut`` with more than ``most`` records.
 
     And the number of all ``records``, of those ``left_out``, and of these again where each unit counts for
     ``up_to`` at most, ``limited``.
 
     Parameters
     ----------
-    records
-        Ibis table of kept records.
     unit
         Name of the column of the privacy unit; None where each record is one.
     """
     if unit is None:
         nothing = {name: ibis.literal(0) for name in ("cut", "left_out", "limited")}
         return records.aggregate(units=records.count(), records=records.count(), **nothing)
-    each = records.group_by(unit).aggregate(number=records.count())
-    over = ibis.ifelse(each.number > most, each.number - most, 0)
-    return each.aggregate(
-        units=each.count(),
-        cut=each.count(where=each.number > most),
-        records=each.number.sum().coalesce(0),
+    unit_counts = records.group_by(unit).aggregate(number=records.count())
+    over = ibis.ifelse(unit_counts.number > most, unit_counts.number - most, 0)
+    return unit_counts.aggregate(
+        units=unit_counts.count(),
+        cut=unit_counts.count(where=unit_counts.number > most),
+        records=unit_counts.number.sum().coalesce(0),
         left_out=over.sum().coalesce(0),
         limited=ibis.ifelse(over > up_to, up_to, over).sum().coalesce(0),
     )
@@ -232,7 +233,7 @@ class ArrayAggregate:
 
     @property
     def sums(self) -> dict[str, str]:
-        """What is summed for it: name -> SQL."""
+        """The sums that it needs: name -> SQL."""
         if self.measured is None:
             return {}
         value, *weights = self.columns[1:]
@@ -246,11 +247,11 @@ class ArrayAggregate:
 
     @property
     def _powers(self) -> int:
-        """Up to which power values are added up in the engine: those that rows are grouped by are not."""
+        """The highest power of values that the engine sums; it does not sum values that group the rows."""
         return 0 if self.measured is None or self.measured.by_value else self.measured.powers
 
     def add(self, rows: dict[str, Counts]) -> None:
-        """Add rows of its own set."""
+        """Add rows of this array's set."""
         inside = rows[self.keys[0]] != OUTSIDE
         at = self.finest(rows[self.keys[0]][inside])
         if self.measured is None:
@@ -258,32 +259,31 @@ class ArrayAggregate:
             return
         measure, value, groups = self.measured, self.columns[1], self.groups(at)
         powers = [rows[f"{value}_power{power}"][inside] for power in range(self._powers + 1)]
-        group = np.int64(0) if groups is None else groups
-        low, width = (np.array(each, np.int64)[group] for each in (measure.lows, measure.widths))
+        low, width = _lows_and_widths(measure, groups)
         if measure.by_value:
             powers.append(rows[value][inside])
         measure.add(self.array, at, powers, low, width)
 
 
 def grouped_sql(cells: str, arrays: Sequence[ArrayAggregate]) -> tuple[str, pa.Schema]:
-    """Return the statement that counts arrays over the query of all cells, and the types of what it gives."""
+    """Return the statement that counts arrays over the query of all cells, and the schema of its result."""
     sets = list(dict.fromkeys(array.keys for array in arrays))
-    keys = list(dict.fromkeys(key for each in sets for key in each))
+    keys = list(dict.fromkeys(key for keys_of_set in sets for key in keys_of_set))
     sums = {name: sql for array in arrays for name, sql in array.sums.items()}
     wanted = [*(f"CAST({key} AS bigint) AS {key}" for key in keys), "COUNT(*) AS number"]
     wanted += [f"{sql} AS {name}" for name, sql in sums.items()]
-    grouping = ", ".join(f"({', '.join(each)})" for each in sets)
+    grouping = ", ".join(f"({', '.join(keys_of_set)})" for keys_of_set in sets)
     sql = f"SELECT {', '.join(wanted)} FROM ({cells}) AS cells GROUP BY GROUPING SETS ({grouping})"
     return sql, pa.schema([(name, pa.int64()) for name in (*keys, "number", *sums)])
 
 
 def add_grouped(batches: Iterator[pa.RecordBatch], arrays: Sequence[ArrayAggregate]) -> None:
-    """Add what the statement gave to the arrays; a row is of the set whose columns are not null in it."""
+    """Add the statement's rows to the arrays; a row belongs to the set that is not null in it."""
     keys = {key for array in arrays for key in array.keys}
     for batch in batches:
         known = {name: pc.is_valid(batch[name]).to_numpy(zero_copy_only=False) for name in keys}
         columns = {name: pc.fill_null(batch[name], 0).to_numpy() for name in batch.schema.names}
         for array in arrays:
-            own = np.logical_and.reduce([known[key] == (key in array.keys) for key in keys])
-            if own.any():
-                array.add({name: column[own] for name, column in columns.items()})
+            rows = np.logical_and.reduce([known[key] == (key in array.keys) for key in keys])
+            if rows.any():
+                array.add({name: column[rows] for name, column in columns.items()})

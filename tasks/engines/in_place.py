@@ -61,7 +61,7 @@ def begin(loaded: Loaded, secret: bytes, scratch: Path) -> tuple[str, str]:
 
 
 def held(handle: str) -> Source:
-    """Return the source that a handle names, which is as it was when its digest was taken.
+    """Return the source that a handle names, unchanged since its digest was taken.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def held(handle: str) -> Source:
 
 
 def require_still(handle: str, loaded: Loaded, secret: bytes, digest: str) -> None:
-    """See, after counting, that the records are those of the digest, where the engine does not promise it.
+    """Check, after counting, that the records are those of the digest, where the engine does not promise it.
 
     Raises
     ------
@@ -96,15 +96,15 @@ def batches_of(source: Source, expression: Any) -> Iterator[pa.RecordBatch]:
 
 
 def listed(table: Any) -> Any:
-    """Return a small public table as one that stands in statements."""
+    """Return a small public table as literals for statements."""
     return ibis.memtable(table.to_pyarrow())
 
 
 def _opened(loaded: Loaded, scratch: Path) -> Source:
     spec = loaded.spec
     raw = raw_names(needed_columns(loaded))
-    alike = {spec.privacy.unit.column, *spec.identifiers}
-    together = frozenset(name for name in alike if name is not None)
+    as_text = {spec.privacy.unit.column, *spec.identifiers}
+    together = frozenset(name for name in as_text if name is not None)
     if isinstance(spec.source, SparkFiles):
         ignore = spec.source.ignore
         return SparkSource(spec.source.master, loaded.source_uri, raw, together, scratch, ignore)
@@ -148,22 +148,22 @@ def rows_digest(source: Any, columns: Mapping[str, str], secret: bytes) -> str:
     columns
         Column of the source -> its name inside the engine.
     """
-    each = source.sql(
+    statement = source.sql(
         source.table.select(h=_as_text(source.table, list(columns.values())).hexdigest("sha256"))
     )
     boxes = [
         row
-        for batch in source.batches(_BOXED[source.name].format(each=each), _SCHEMA)
+        for batch in source.batches(_BOXED[source.name].format(each=statement), _SCHEMA)
         for row in batch.to_pylist()
     ]
     source.records = sum(box["number"] for box in boxes)
-    whole = hmac.new(secret, _ROWS, "sha256")
+    digest = hmac.new(secret, _ROWS, "sha256")
     for column, name in columns.items():
         for text in (column, source.types[name]):
-            whole.update(len(text.encode()).to_bytes(8, "big") + text.encode())
-    for box in sorted(boxes, key=lambda each: str(each["box"])):
-        whole.update(f"|{box['box']} {box['number']} {box['digest']}".encode())
-    return whole.hexdigest()
+            digest.update(len(text.encode()).to_bytes(8, "big") + text.encode())
+    for box in sorted(boxes, key=lambda box: str(box["box"])):
+        digest.update(f"|{box['box']} {box['number']} {box['digest']}".encode())
+    return digest.hexdigest()
 
 
 def _as_text(table: Any, names: list[str]) -> Any:

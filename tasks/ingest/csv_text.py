@@ -39,7 +39,7 @@ _GZIP, _ZSTD, _PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
 
 
 class _Tee(io.RawIOBase):
-    """A readable stream that shows every byte to ``see`` on its way, and leaves closing to its owner."""
+    """A readable stream that passes every byte to ``see``, and leaves closing to its owner."""
 
     def __init__(self, file: IO[bytes], see: Callable[[bytes], None]) -> None:
         self._file, self._see = file, see
@@ -55,7 +55,7 @@ class _Tee(io.RawIOBase):
 
 
 def compression(path: Path) -> str:
-    """Return ``gzip``, ``zstd`` or ``none``, told from the first bytes of the file.
+    """Return ``gzip``, ``zstd`` or ``none``, from the first bytes of the file.
 
     Raises
     ------
@@ -75,12 +75,10 @@ def compression(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Text:
-    """What was seen of the text of a CSV file.
+    """The properties of the text of a CSV file.
 
     Attributes
     ----------
-    header
-        The names of its columns.
     records
         How many records stand below. Confidential.
     """
@@ -90,12 +88,10 @@ class Text:
 
 
 def inspect(path: Path, files: Files, see: Callable[[bytes], None], field: str = "source") -> Text:
-    """Read a CSV file to its end, and return what it holds.
+    """Read a CSV file to its end, and return its properties.
 
     Parameters
     ----------
-    path
-        The file.
     files
         How the spec says that it is written.
     see
@@ -134,12 +130,14 @@ def inspect(path: Path, files: Files, see: Callable[[bytes], None], field: str =
 
 
 def irregular(findings: Sequence[Finding], field: str) -> InputRefused:
-    """Return the error for a text whose irregular lines are known, or are not if there are no findings."""
+    """Return the error for an irregular text, with its lines if there are findings."""
     what = (
         "a row has more or fewer values than the header, a quote is not closed, or rows end in different ways"
     )
     if findings:
-        what = "; ".join(f"{each.file}, line {each.line}: {each.kind}" for each in findings[:MOST_LINES])
+        what = "; ".join(
+            f"{finding.file}, line {finding.line}: {finding.kind}" for finding in findings[:MOST_LINES]
+        )
     return InputRefused(
         f"the text is not a regular CSV table: {what}",
         where=field,
@@ -190,7 +188,7 @@ def _decompressed(file: io.RawIOBase, kind: str) -> IO[bytes]:
 
 @dataclass(frozen=True)
 class _Stop:
-    """Why reading ended early, and at which byte of the text; None if it is too large."""
+    """Why reading stopped early, and at which byte of the text; None if it is too large."""
 
     kind: str
     offset: int | None
@@ -200,7 +198,7 @@ _NOT_UTF8, _TOO_LARGE = "not UTF-8", "too large"
 
 
 def _read_all(text: IO[bytes], counter: RecordCounter, most: int | None) -> bytes | _Stop:
-    """Read to the end and return the beginning, or stop at what no text in order holds."""
+    """Read to the end and return the beginning, or stop at the first irregularity."""
     head, passed = b"", 0
     decoder = codecs.getincrementaldecoder("utf-8")()
     pending = 0
@@ -295,7 +293,7 @@ _State = NDArray[np.int64]
 
 
 class RecordCounter:
-    """Counts the records of a text that comes in blocks, beside whatever else is done with them.
+    """Counts the records of a text that comes in blocks, in another thread.
 
     Attributes
     ----------
@@ -309,14 +307,14 @@ class RecordCounter:
         self._state = np.zeros(10, np.int64)
         self._state[[_CLOSED, _RETURN, _RETURN_BEFORE]] = -2
         self._tail = np.zeros(_TAIL, np.uint8)
-        self._head: bytes | None = b""  # until it can be told whether a byte order mark is there
+        self._head: bytes | None = b""  # until it is known whether there is a byte order mark
         self._thread: ThreadPoolExecutor | None = None
         self._pending: Future[None] | None = None
         self._blocks: list[bytes] = []  # for the other thread
         self._held = 0  # bytes in them
 
     def add(self, block: bytes) -> None:
-        """Count what comes next, soon."""
+        """Add the next block to be counted."""
         if self._head is not None:
             block, self._head = self._head + block, None
             if len(block) < len(_BOM) and _BOM.startswith(block):
@@ -334,7 +332,7 @@ class RecordCounter:
             self._hand_over()
 
     def finish(self) -> None:
-        """Wait until all is counted that was added."""
+        """Wait until all blocks are counted."""
         if self._head:
             head, self._head = self._head, None
             self._scan(head, _scan, head, b"")
@@ -348,12 +346,12 @@ class RecordCounter:
 
     @property
     def fault(self) -> tuple[int, str] | None:
-        """What no regular text holds, among the blocks that are done."""
+        """The first irregularity in the counted blocks."""
         at, kind = int(self._state[_AT]), int(self._state[_FAULT])
         return (at, _KINDS[kind]) if kind else None
 
     def records(self, columns: int) -> int | tuple[int, str]:
-        """Return the number of records below the header, or (offset, kind) of a fault, once all is added."""
+        """Return the number of records below the header, or (offset, kind) of a fault, after all blocks."""
         self.finish()
         if self.fault:
             return self.fault
@@ -365,7 +363,7 @@ class RecordCounter:
         return max(int(state[_RECORDS]) + last + blank - 1, 0)
 
     def _hand_over(self) -> None:
-        """Have the other thread count what is held; it is done with what it had before."""
+        """Hand the collected bytes to the other thread, which has finished the earlier ones."""
         self._wait()
         if not self._held:
             return
@@ -402,8 +400,6 @@ def _scan(  # noqa: PLR0912, PLR0915 - one machine, and a kernel is one function
 
     Parameters
     ----------
-    data
-        The block.
     words
         The same, eight bytes at a time, without what is left over; empty to look at every byte.
     tail
@@ -453,14 +449,14 @@ def _scan(  # noqa: PLR0912, PLR0915 - one machine, and a kernel is one function
             byte_at += 1
         else:
             break
-        byte, place = data[at], done + at
+        byte, at_byte = data[at], done + at
         if byte == _QUOTE:
             if not quoting:
-                fault, fault_at = _FORBIDDEN, place
+                fault, fault_at = _FORBIDDEN, at_byte
                 break
             if quoted:
-                quoted, closed = 0, place
-            elif place == start or closed == place - 1:
+                quoted, closed = 0, at_byte
+            elif at_byte == start or closed == at_byte - 1:
                 quoted = 1
             else:
                 quoted = 1
@@ -469,20 +465,20 @@ def _scan(  # noqa: PLR0912, PLR0915 - one machine, and a kernel is one function
                     if other != delimiter[len(delimiter) - back]:
                         quoted = 0
         elif byte in (_LF, _CR) and not quoted:
-            if byte == _CR or returned != place - 1:
-                if place > start:
+            if byte == _CR or returned != at_byte - 1:
+                if at_byte > start:
                     records += 1
                 else:
                     blank += 1
-                if place - start > longest:
+                if at_byte - start > longest:
                     fault, fault_at = _LONG, start
                     break
-            elif before == place - 2:
-                fault, fault_at = _RETURNS, place - 2
+            elif before == at_byte - 2:
+                fault, fault_at = _RETURNS, at_byte - 2
                 break
             if byte == _CR:
-                before, returned = returned, place
-            start = place + 1
+                before, returned = returned, at_byte
+            start = at_byte + 1
     done += size
     if fault == _NO_FAULT and done - start > longest:
         fault, fault_at = _LONG, start

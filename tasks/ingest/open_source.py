@@ -78,15 +78,11 @@ class InputHandle:
 
     Attributes
     ----------
-    uri
-        Where it came from.
     kind
         ``csv``, ``parquet``, ``snapshot`` for a table of a database that was taken into the workspace, or the
         name of the engine that holds the records.
     base
         Folder below which the folders of a partitioned source mean something; empty if none do.
-    files
-        What to read.
     digest
         Keyed digest of the whole, with look-ups of the privacy unit; the same content elsewhere has the same.
     main
@@ -173,7 +169,7 @@ def opened(loaded: Loaded, handle: InputHandle, scratch: Path) -> Iterator[OpenS
     """
     note_data_opened()
     check_unchanged(handle)
-    columns = with_zones(loaded, {name: zones_read(each) for name, each in _inputs(handle).items()})
+    columns = with_zones(loaded, {name: zones_read(one) for name, one in _inputs(handle).items()})
     if handle.kind in IN_PLACE:
         source = held(handle.held)
         failure = partial(unreadable, loaded, handle, scratch)
@@ -192,7 +188,7 @@ def opened(loaded: Loaded, handle: InputHandle, scratch: Path) -> Iterator[OpenS
 
 
 def zones_read(handle: InputHandle) -> dict[str, str | None]:
-    """Return the columns of instants of an input, with the zones that its files name; none of a snapshot."""
+    """Return the columns of instants of an input, with the zones in its files; empty for a snapshot."""
     if handle.kind in IN_PLACE:
         return dict.fromkeys(held(handle.held).instants)
     return zones_of(parquet_schema(Path(handle.files[0].name))) if handle.kind == PARQUET else {}
@@ -210,14 +206,14 @@ def quietly(work: Any) -> Any:
 
 
 def check_unchanged(handle: InputHandle) -> None:
-    """See that the files are still those of which the digest was taken.
+    """Check that the files are unchanged since their digest was taken.
 
     Raises
     ------
     InputError
         If the size or the time of change of a file differs, or it is gone.
     """
-    for file in (file for each in _inputs(handle).values() for file in (*each.files, *each.copies)):
+    for file in (file for one in _inputs(handle).values() for file in (*one.files, *one.copies)):
         try:
             now = Path(file.name).stat()
             same = (now.st_size, now.st_mtime_ns) == (file.size, file.mtime_ns)
@@ -228,13 +224,13 @@ def check_unchanged(handle: InputHandle) -> None:
 
 
 def known(path: Path, digest: str = "") -> FileHandle:
-    """Return a file by what is known of it now."""
+    """Return the handle of a file, as it is now."""
     now = path.stat()
     return FileHandle(str(path), now.st_size, now.st_mtime_ns, digest)
 
 
 def changed() -> InputError:
-    """Return the error for a source that did not stay as it was."""
+    """Return the error for a source that changed."""
     return InputError(
         "the source changed while it was read", where="source", hint="run again when nothing writes to it"
     )
@@ -248,25 +244,25 @@ def unreadable(loaded: Loaded, handle: InputHandle, scratch: Path) -> InputRefus
             where="source",
             hint="check that it is up and has room for temporary files, and run again",
         )
-    for name, each in _inputs(handle).items():
-        if each.kind == PARQUET and each.base:
+    for name, one in _inputs(handle).items():
+        if one.kind == PARQUET and one.base:
             with engine(scratch) as connection:
                 wanted = _wanted(loaded, name)
-                column = contradicted(connection.con, _sql(connection, each, wanted), wanted)
+                column = contradicted(connection.con, _sql(connection, one, wanted), wanted)
             if column is not None:
                 return contradicts(column, f"lookups.{name}" if name else "source")
     return InputRefused("the file is damaged", where="source", hint="write it again from where it was made")
 
 
 def rows_of(handle: InputHandle) -> int:
-    """Return how many records there are: as the footers of what is read say, or an engine counted before."""
+    """Return the number of records: from the footers of the files, or as an engine counted before."""
     if handle.kind in IN_PLACE:
         return int(held(handle.held).records)
     return sum(int(pq.read_metadata(file.name).num_rows) for file in handle.copies or handle.files)
 
 
 def miscounted(read: int, there: int, field: str = "source") -> InputRefused:
-    """Return the error for records of which not all were read, or some twice; the numbers stay at home."""
+    """Return the error for a wrong number of records read; the numbers stay at home."""
     return InputRefused(
         "the engine read another number of records than are there",
         where=field,
@@ -276,7 +272,7 @@ def miscounted(read: int, there: int, field: str = "source") -> InputRefused:
 
 
 def see_keys(loaded: Loaded, name: str, handle: InputHandle, scratch: Path) -> None:
-    """See that each key of a public look-up stands there once.
+    """Check that the keys of a public look-up are unique.
 
     Raises
     ------
@@ -301,7 +297,7 @@ def keys_of(loaded: Loaded, name: str, handle: InputHandle, scratch: Path) -> pa
 def _of_look_up(
     loaded: Loaded, name: str, handle: InputHandle, scratch: Path, work: Callable[[Any], Any]
 ) -> Any:
-    """Return what ``work`` makes of the table of a look-up."""
+    """Return the result of ``work`` on the table of a look-up."""
     with engine(scratch) as connection:
         return redacted(
             lambda: quietly(lambda: work(_table(connection, handle, _wanted(loaded, name)))),
@@ -326,8 +322,8 @@ def stream(source_engine: Any, expression: Any, rows: int = BATCH_ROWS) -> Itera
 def first_row(expression: Any, source_engine: Any = None) -> dict[str, Any]:
     """Return the only row of an expression; over records that an engine holds, from that engine."""
     if source_engine is not None and source_engine.name in IN_PLACE:
-        found: dict[str, Any] = pa.Table.from_batches(batches_of(source_engine, expression)).to_pylist()[0]
-        return found
+        records: dict[str, Any] = pa.Table.from_batches(batches_of(source_engine, expression)).to_pylist()[0]
+        return records
     rows: list[dict[str, Any]] = quietly(lambda: expression.to_pyarrow().to_pylist())
     return rows[0]
 
@@ -339,28 +335,30 @@ def _cores() -> int:
 
 
 def _joined(connection: Any, loaded: Loaded, handle: InputHandle) -> tuple[Any, dict[str, str]]:
-    """Return the table of all records with what they find in look-ups, and the names of its columns."""
+    """Return the table of all records joined with look-ups, and the names of its columns."""
     raw = raw_names(needed_columns(loaded))
     table = _table(connection, handle, _wanted(loaded))
     raw |= raw_names_found(loaded)
-    tables = {name: _table(connection, each, _wanted(loaded, name)) for name, each in handle.lookups.items()}
+    tables = {
+        name: _table(connection, lookup, _wanted(loaded, name)) for name, lookup in handle.lookups.items()
+    }
     return _with_plain_numbers(joined(table, raw, loaded, tables), raw, loaded), raw
 
 
 def _with_plain_numbers(table: Any, raw: Mapping[str, str], loaded: Loaded) -> Any:
-    """Return a table with plain numbers beside the text of columns in which they are written otherwise."""
+    """Return a table with plain numbers added for text columns that write them in another way."""
     spec, added = loaded.spec, {}
     for column in read_as_numbers(loaded):
         name = raw.get(column)
-        place, _ = taken_from(column, spec.lookups)
-        written = (spec.lookups[place] if place else spec.source).separators
+        lookup, _ = taken_from(column, spec.lookups)
+        written = (spec.lookups[lookup] if lookup else spec.source).separators
         if name is not None and table[name].type().is_string() and not written.are_usual:
             added[plain_column(name)] = written.plain(table[name])
     return table.mutate(**added) if added else table
 
 
 def _in_place(source: Any, loaded: Loaded, handle: InputHandle, scratch: Path) -> tuple[Any, dict[str, str]]:
-    """Return what :func:`_joined` does, where an engine holds the records: look-ups are public there."""
+    """Return the same as :func:`_joined` for records in an engine: their look-ups are public."""
     raw = raw_names(needed_columns(loaded))
     measured = [raw[name] for name in loaded.spec.measured_columns if name in raw]
     table = _with_plain_numbers(source.table, raw, loaded)
@@ -370,17 +368,19 @@ def _in_place(source: Any, loaded: Loaded, handle: InputHandle, scratch: Path) -
     with engine(scratch) as connection:
         tables = {
             name: quietly(
-                lambda name=name, each=each: listed(_table(connection, each, _wanted(loaded, name)))
+                lambda name=name, of_lookup=lookup: listed(
+                    _table(connection, of_lookup, _wanted(loaded, name))
+                )
             )
-            for name, each in handle.lookups.items()
+            for name, lookup in handle.lookups.items()
         }
-    found = raw_names_found(loaded)
-    raw |= found
-    return _with_plain_numbers(joined(table, raw, loaded, tables), found, loaded), raw
+    raw_names_ = raw_names_found(loaded)
+    raw |= raw_names_
+    return _with_plain_numbers(joined(table, raw, loaded, tables), raw_names_, loaded), raw
 
 
 def _wanted(loaded: Loaded, look_up: str = "") -> dict[str, str]:
-    """Return the columns that are read of a look-up, or of the source: name inside the engine -> column."""
+    """Return the columns to read from a look-up, or from the source: name inside the engine -> column."""
     if look_up:
         return read_columns(loaded, look_up)
     return {name: column for column, name in raw_names(needed_columns(loaded)).items()}
@@ -429,15 +429,15 @@ _KEY, _UNIT = "key", "unit"
 
 
 def read_columns(loaded: Loaded, name: str) -> dict[str, str]:
-    """Return the columns of a look-up's file that are read, by their names inside the engine."""
-    look, place = loaded.spec.lookups[name], _place(loaded, name)
-    keys = {f"look{place}_{_KEY}": look.key, f"look{place}_{_UNIT}": look.unit}
-    found = {f"look{place}_{at}": column for at, column in enumerate(needed_columns(loaded, name))}
-    return {raw: column for raw, column in keys.items() if column is not None} | found
+    """Return the columns to read from a look-up's file, by their names inside the engine."""
+    look, number = loaded.spec.lookups[name], _place(loaded, name)
+    keys = {f"look{number}_{_KEY}": look.key, f"look{number}_{_UNIT}": look.unit}
+    columns = {f"look{number}_{at}": column for at, column in enumerate(needed_columns(loaded, name))}
+    return {raw: column for raw, column in keys.items() if column is not None} | columns
 
 
 def raw_names_found(loaded: Loaded) -> dict[str, str]:
-    """Return ``LOOKUP.COLUMN`` -> its name inside the engine, for every column that is taken."""
+    """Return ``LOOKUP.COLUMN`` -> its name inside the engine, for every column in use."""
     return {
         f"{name}.{column}": f"look{_place(loaded, name)}_{at}"
         for name in loaded.spec.lookups
@@ -446,7 +446,7 @@ def raw_names_found(loaded: Loaded) -> dict[str, str]:
 
 
 def joined(table: Any, raw: Mapping[str, str], loaded: Loaded, tables: Mapping[str, Any]) -> Any:
-    """Return the records with what is found in every look-up, null where nothing is.
+    """Return the records joined with every look-up, null where it has no row.
 
     Parameters
     ----------
@@ -459,10 +459,10 @@ def joined(table: Any, raw: Mapping[str, str], loaded: Loaded, tables: Mapping[s
     """
     unit = loaded.spec.privacy.unit.column
     for name, look in loaded.spec.lookups.items():
-        place = _place(loaded, name)
-        on = {} if look.looked_up is None else {f"look{place}_{_KEY}": look.looked_up}
+        number = _place(loaded, name)
+        on = {} if look.looked_up is None else {f"look{number}_{_KEY}": look.looked_up}
         if look.unit is not None:
-            on[f"look{place}_{_UNIT}"] = unit or ""  # of which there is none: never without the unit
+            on[f"look{number}_{_UNIT}"] = unit or ""  # of which there is none: never without the unit
         both = {key: (tables[name][key], table[raw[column]]) for key, column in on.items()}
         keys = {key: _comparable(*columns) for key, columns in both.items()}
         rows = _one_of_each(
@@ -473,15 +473,15 @@ def joined(table: Any, raw: Mapping[str, str], loaded: Loaded, tables: Mapping[s
 
 
 def require_unique(loaded: Loaded, name: str, table: Any) -> None:
-    """Refuse a public look-up in which a key stands more than once: which of its rows is meant?
+    """Refuse a public look-up with a repeated key: it is not known which of its rows is meant.
 
     Raises
     ------
     InputRefused
         Saying for how many keys. It is public.
     """
-    each = keys_in(loaded, name, table).group_by(_KEY).aggregate(rows=ibis._.count())
-    twice = each.filter(each.rows > 1).count().execute()
+    counts = keys_in(loaded, name, table).group_by(_KEY).aggregate(rows=ibis._.count())
+    twice = counts.filter(counts.rows > 1).count().execute()
     if twice:
         raise InputRefused(
             f"{twice} keys stand in more than one row" if twice > 1 else "a key stands in more than one row",
@@ -501,19 +501,21 @@ def _place(loaded: Loaded, name: str) -> int:
 
 
 def _comparable(there: Any, here: Any) -> tuple[Any, Any]:
-    """Return a key and what is looked up in a form in which they are equal if their texts are."""
+    """Return a key and the value to look up as types that are equal if their texts are."""
     if there.type().is_integer() and here.type() == there.type():
         return there, here  # a whole number has one text
     return as_text(there), as_text(here)
 
 
 def _one_of_each(table: Any, keys: list[str]) -> Any:
-    """Return one row for each key: the only one there is, or nulls where there are several."""
+    """Return one row for each key: its only row, or nulls where there are several."""
     rows = table.filter(*(table[key].notnull() for key in keys))
-    found = [name for name in rows.columns if name not in keys]
+    columns = [name for name in rows.columns if name not in keys]
     only = ibis._.count() == 1
     # Of a single row `arbitrary` gives its value, or null where that is null.
-    values = {name: ibis.ifelse(only, rows[name].arbitrary(), ibis.null(rows[name].type())) for name in found}
+    values = {
+        name: ibis.ifelse(only, rows[name].arbitrary(), ibis.null(rows[name].type())) for name in columns
+    }
     return rows.group_by(keys).aggregate(**values)
 
 
@@ -528,9 +530,9 @@ _FOLDERS, _FILE, _DIFFERS = "tabularium_folders", "tabularium_file", "tabularium
 
 
 def csv_tables(
-    connection: Any, files: Files, found: Found, wanted: Mapping[str, str]
+    connection: Any, files: Files, listed: Found, wanted: Mapping[str, str]
 ) -> dict[str, tuple[tuple[Path, ...], str]]:
-    """Return for each compression the CSV files that have it, and the SQL of their wanted columns, as text.
+    """Return, for each compression, its CSV files and the SQL of their wanted columns, as text.
 
     Each file is read from its beginning to its end by one thread: in parallel the engine loses records where
     a row or a quoted value lies across a border between threads. Without quotes, as ``quote: none``
@@ -540,13 +542,13 @@ def csv_tables(
     ----------
     connection
         DuckDB's; the values of folders are registered there.
-    found
+    listed
         Files of one header.
     wanted
         Name inside the engine -> column of the header, or of the folders.
     """
-    header = read_header(found.paths[0], files)
-    fields = {name: f"field{place}" for place, name in enumerate(header)}
+    header = read_header(listed.paths[0], files)
+    fields = {name: f"field{index}" for index, name in enumerate(header)}
     columns = ", ".join(f"{field}: 'VARCHAR'" for field in fields.values())
     nulls = ", ".join(map(_text, files.nulls or [_NO_NULL]))
     quoting = files.quote != "none"
@@ -557,7 +559,7 @@ def csv_tables(
         f"parallel = {str(not quoting).lower()}, max_line_size = {LONGEST_ROW + 1000}"
     )
     kinds: dict[str, list[Path]] = {}
-    for path in found.paths:
+    for path in listed.paths:
         kinds.setdefault(compression(path), []).append(path)
     return {
         kind: (
@@ -566,31 +568,31 @@ def csv_tables(
                 connection,
                 f"read_csv({_listed(paths)}, {options}, compression = '{kind}'",
                 {raw: (fields.get(column), column) for raw, column in wanted.items()},
-                found,
+                listed,
             ),
         )
         for kind, paths in kinds.items()
     }
 
 
-def parquet_table(connection: Any, found: Found, wanted: Mapping[str, str]) -> str:
+def parquet_table(connection: Any, listed: Found, wanted: Mapping[str, str]) -> str:
     """Return the SQL of the wanted columns of Parquet files, by their names inside the engine.
 
     Instants are read as text in UTC, whatever the zone of the session is.
     """
-    schema = parquet_schema(found.paths[0])
+    schema = parquet_schema(listed.paths[0])
     there = {name: _name(name) for name in schema.names}
     there |= {name: _in_utc(_name(name), schema.field(name).type.unit) for name in zones_of(schema)}
     return _selected(
         connection,
-        f"read_parquet({_listed(found.paths)}",
+        f"read_parquet({_listed(listed.paths)}",
         {raw: (there.get(column), column) for raw, column in wanted.items()},
-        found,
+        listed,
     )
 
 
 def contradicted(connection: Any, table: str, wanted: Mapping[str, str]) -> str | None:
-    """Return the column of which a file holds another value than the folder it lies in, if any does.
+    """Return a column in which a file contradicts the name of its folder, if there is one.
 
     Parameters
     ----------
@@ -606,7 +608,7 @@ def contradicted(connection: Any, table: str, wanted: Mapping[str, str]) -> str 
 
 
 def contradicts(column: str, field: str) -> InputRefused:
-    """Return the error for a column of which files hold other values than the folders they lie in."""
+    """Return the error for a column in which files contradict the names of their folders."""
     return InputRefused(
         f"column {column!r} holds other values in the files than the names of their folders",
         where=field,
@@ -616,12 +618,12 @@ def contradicts(column: str, field: str) -> InputRefused:
 
 
 def literal(path: str) -> str:
-    """Return a pattern that stands for this one file: the engine takes every name for a pattern."""
+    """Return a pattern for this one file: the engine takes every name for a pattern."""
     return re.sub(r"([*?\[])", r"[\1]", path)
 
 
 def _selected(
-    connection: Any, reader: str, wanted: Mapping[str, tuple[str | None, str]], found: Found
+    connection: Any, reader: str, wanted: Mapping[str, tuple[str | None, str]], files_found: Found
 ) -> str:
     """Return the SQL of wanted columns: name inside the engine -> name in the reader or None, and column.
 
@@ -629,17 +631,17 @@ def _selected(
     """
     columns = []
     for raw, (here, column) in wanted.items():
-        folder = f"folders.part{found.folders.index(column)}" if column in found.folders else None
+        folder = f"folders.part{files_found.folders.index(column)}" if column in files_found.folders else None
         if here is None or folder is None:
             columns.append(f"{here or folder} AS {raw}")
             continue
         differs = f"CAST({here} AS VARCHAR) IS DISTINCT FROM {folder}"
         columns.append(f"CASE WHEN {differs} THEN error('{_DIFFERS} {raw}') ELSE {here} END AS {raw}")
     listed = ", ".join(columns) or "1 AS none"
-    if not found.folders:
+    if not files_found.folders:
         return f"SELECT {listed} FROM {reader}, hive_partitioning = false)"
-    values = [(str(path), *found.values(path)) for path in found.paths]
-    names = ["file", *(f"part{place}" for place in range(len(found.folders)))]
+    values = [(str(path), *files_found.values(path)) for path in files_found.paths]
+    names = ["file", *(f"part{index}" for index in range(len(files_found.folders)))]
     table = pa.table([pa.array(column, pa.string()) for column in zip(*values, strict=True)], names)
     connection.register(_FOLDERS, table)
     read = f"{reader}, hive_partitioning = false, filename = '{_FILE}')"

@@ -101,14 +101,14 @@ def take_values(table: pa.Table, columns: tuple[str, ...], target: Path) -> None
         connection.con.execute("SET TimeZone = 'UTC'")
         connection.con.register("handed_over", table.rename_columns(list(names.values())))
         source = quietly(lambda: connection.table("handed_over"))
-        own = {raw: raw for raw in names.values()}
-        batches = stream(connection, _as_text(source, own, frozenset()))
-        plain = _with_plain_numbers(batches, _fractions(source, own))
+        same = {raw: raw for raw in names.values()}
+        batches = stream(connection, _as_text(source, same, frozenset()))
+        plain = _with_plain_numbers(batches, _fractions(source, same))
         write_rows((batch.cast(schema) for batch in plain), target, schema)
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schema) -> int:
-    """Write rows to a Parquet file of mode 0600, and return how many they were.
+    """Write rows to a Parquet file of mode 0600, and return their number.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schem
 
 
 def snapshot_digest(path: Path, columns: tuple[str, ...], secret: bytes, scratch: Path) -> str:
-    """Return the keyed digest of a snapshot: of its rows, in whatever order the database gave them.
+    """Return the keyed digest of a snapshot's rows, which does not depend on their order.
 
     The rows are sorted by all columns. Each column is two streams, the lengths of its values (-1 for null)
     and their UTF-8 bytes, so that the digest does not depend on how rows are batched.
@@ -147,11 +147,11 @@ def snapshot_digest(path: Path, columns: tuple[str, ...], secret: bytes, scratch
                 lengths[name].update(np.ascontiguousarray(sizes.to_numpy(zero_copy_only=False)).tobytes())
                 # Joining drops nothing: nulls have no bytes, and the lengths say where they stand.
                 texts[name].update(b"".join(_bytes(pc.fill_null(column, ""))))
-    whole = hmac.new(secret, _TABLE + b"columns", "sha256")
+    digest = hmac.new(secret, _TABLE + b"columns", "sha256")
     for column, name in zip(columns, names, strict=True):
         text = column.encode()
-        whole.update(len(text).to_bytes(8, "big") + text + lengths[name].digest() + texts[name].digest())
-    return whole.hexdigest()
+        digest.update(len(text).to_bytes(8, "big") + text + lengths[name].digest() + texts[name].digest())
+    return digest.hexdigest()
 
 
 def _bytes(column: Any) -> Iterator[bytes]:
@@ -166,7 +166,7 @@ def _bytes(column: Any) -> Iterator[bytes]:
 def _selected_from(
     loaded: Loaded, names: dict[str, str], scratch: Path
 ) -> Iterator[tuple[Iterator[pa.RecordBatch], frozenset[str]]]:
-    """Open whichever database the URL names: the needed columns as text in batches, and those of instants."""
+    """Open the database of a URL: the needed columns as text in batches, and the columns of instants."""
     source = loaded.spec.source
     assert isinstance(source, DatabaseTable)  # noqa: S101 - of files nothing is copied here
     url, table = source.url, source.table
@@ -235,7 +235,7 @@ def _table(connection: Any, table: str, names: dict[str, str]) -> Any:
 
 
 def _instants(source: Any, names: dict[str, str]) -> frozenset[str]:
-    """Return those of the named columns that hold times with a zone."""
+    """Return the named columns that hold times with a zone."""
     return frozenset(name for name in names if _is_instant(source[name].type()))
 
 
@@ -246,7 +246,7 @@ def _is_instant(kind: Any) -> bool:
 
 
 def _fractions(source: Any, names: dict[str, str]) -> frozenset[str]:
-    """Return the names inside the engine of the columns whose type has digits after the point."""
+    """Return the columns, by their names inside the engine, whose type has decimals."""
     kinds = {raw: source[name].type() for name, raw in names.items()}
     return frozenset(raw for raw, kind in kinds.items() if kind.is_floating() or kind.is_decimal())
 
@@ -254,7 +254,7 @@ def _fractions(source: Any, names: dict[str, str]) -> frozenset[str]:
 def _as_text(
     source: Any, names: dict[str, str], instants: frozenset[str], as_they_are: Collection[str] = ()
 ) -> Any:
-    """Return the named columns as text, by their names inside the engine; in UTC what is an instant."""
+    """Return the named columns as text, by their names inside the engine; instants in UTC."""
     texts = {raw: source[name].cast("string") for name, raw in names.items()}
     texts |= {raw: texts[raw].concat(":00") for name, raw in names.items() if name in instants}
     texts |= {raw: source[name] for name, raw in names.items() if raw in as_they_are}
@@ -264,7 +264,7 @@ def _as_text(
 def _with_plain_numbers(
     batches: Iterable[pa.RecordBatch], numbers: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of text in which whole numbers have no point, as in codes, and not-a-number is null."""
+    """Yield batches of text with whole numbers without a point, as in codes, and nulls for not-a-number."""
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         for name in numbers:
@@ -276,7 +276,7 @@ def _with_plain_numbers(
 
 
 def _fetched(connection: Any, expression: Any) -> Iterator[pa.RecordBatch]:
-    """Yield what a driver of the Python database interface fetches, a bounded number of rows at a time."""
+    """Yield the rows of a database driver, a bounded number at a time."""
     columns = list(expression.columns)
     with closing(connection.raw_sql(connection.compile(expression))) as cursor:
         while rows := cursor.fetchmany(_FETCH):
@@ -320,13 +320,13 @@ def _escaped(path: Path) -> str:
 
 def copy_csv(
     files: Files,
-    found: Found,
+    listed: Found,
     wanted: Mapping[str, str],
     records: Mapping[Path, int],
     target: Path,
     field: str,
 ) -> tuple[FileHandle, ...]:
-    """Write the wanted columns of CSV files beside ``target``, and return what was written.
+    """Write the wanted columns of CSV files to ``target``'s folder, and return the written files.
 
     Parameters
     ----------
@@ -347,7 +347,7 @@ def copy_csv(
     """
     copies = []
     with engine(target.parent) as connection:
-        for kind, (paths, table) in csv_tables(connection.con, files, found, wanted).items():
+        for kind, (paths, table) in csv_tables(connection.con, files, listed, wanted).items():
             copy = target.with_name(f"{target.name}.{kind}.parquet")
 
             def write(table: str = table, copy: Path = copy) -> int:
@@ -371,18 +371,18 @@ def copy_csv(
 
 
 def _irregular(files: Files, kind: str, paths: tuple[Path, ...], scratch: Path, field: str) -> InputRefused:
-    """Return the error for files that the engine could not read to their end: where, and why."""
-    found: list[Finding] = []
+    """Return the error for files that the engine could not read to their end: the lines, and the reason."""
+    findings: list[Finding] = []
     for path in paths:
         with suppress(Exception), engine(scratch) as another:  # the engine's own words may quote data
-            found += irregular_lines(another.con, path, literal(str(path)), files)
-    if not found and kind == "gzip":
+            findings += irregular_lines(another.con, path, literal(str(path)), files)
+    if not findings and kind == "gzip":
         return InputRefused(
             "the gzip file holds bytes after its last member",
             where=paths[0].name if len(paths) == 1 else field,
             hint="unpack it and write it again",
         )
-    return irregular(found, field)
+    return irregular(findings, field)
 
 
 _KINDS = {
@@ -394,7 +394,7 @@ _KINDS = {
 
 
 def irregular_lines(connection: Any, path: Path, pattern: str, files: Files) -> list[Finding]:
-    """Return where the first irregular lines of a file stand, by the engine's own judgement.
+    """Return the first irregular lines of a file, as the engine judges them.
 
     Parameters
     ----------
@@ -403,22 +403,22 @@ def irregular_lines(connection: Any, path: Path, pattern: str, files: Files) -> 
     path, pattern
         The file, and what the engine calls it; it is read twice more.
     """
-    found: list[Any] = []
+    rows: list[Any] = []
     with suppress(Exception):  # some irregularities it cannot pass over either
-        found = _rejected(connection, path, pattern, files)
-    if not found:
+        rows = _rejected(connection, path, pattern, files)
+    if not rows:
         other = "another end than the header"
         return [Finding(file=path.name, line=line, kind=other) for line in _other_ends(path)]
-    lines = lines_at(path, [int(position) for position, _ in found])
+    lines = lines_at(path, [int(position) for position, _ in rows])
     return [
         Finding(file=path.name, line=line, kind=_KINDS.get(kind, "not regular"))
-        for line, (_, kind) in zip(lines, found, strict=True)
+        for line, (_, kind) in zip(lines, rows, strict=True)
     ]
 
 
 def _rejected(connection: Any, path: Path, pattern: str, files: Files) -> list[Any]:
-    """Return (position in bytes, kind) of the first lines that the engine passes over if it may."""
-    columns = {f"field{place}": "VARCHAR" for place in range(len(read_header(path, files)))}
+    """Return (position in bytes, kind) of the first lines that the engine rejects."""
+    columns = {f"field{index}": "VARCHAR" for index in range(len(read_header(path, files)))}
     connection.execute(
         "SELECT count(*) FROM read_csv($path, header = true, delim = $delimiter, quote = $quote, "
         f"escape = $quote, parallel = false, max_line_size = {LONGEST_ROW + 1000}, auto_detect = false, "
@@ -440,7 +440,7 @@ def _rejected(connection: Any, path: Path, pattern: str, files: Files) -> list[A
 
 
 def _other_ends(path: Path) -> list[int]:
-    """Return the number of the first line that ends in another way than the header, if any does."""
+    """Return the number of the first line whose line end differs from the header's, if there is one."""
     with opened_text(path) as text, io.BufferedReader(cast(io.RawIOBase, text)) as lines:
         header = next(lines).endswith(b"\r\n")
         return list(islice((at for at, line in enumerate(lines, 2) if line.endswith(b"\r\n") != header), 1))

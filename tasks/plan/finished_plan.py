@@ -31,7 +31,7 @@ MET = 1.01
 
 @dataclass(frozen=True)
 class PlannedMargin:
-    """What a plan says of one level of a table or of the array of a measure.
+    """The planned margin of one level of a table or of the array of a measure.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class PlannedMargin:
 
     @property
     def measure(self) -> str | None:
-        """The measure that it is about; None of counts."""
+        """The measure; None for counts."""
         return self.table.partition("-")[2] or None
 
     @property
@@ -74,8 +74,6 @@ class Plan:
 
     Attributes
     ----------
-    loaded
-        The spec with them.
     margins
         Table by table and level by level.
     trade_off
@@ -91,7 +89,7 @@ class Plan:
     closer
         Tables that will agree with others on more than the margins know of, which makes them narrower.
     bounds
-        What the release says of the bounds of measures.
+        The bounds of measures like the release's.
     bounded
         Whether the spec has been given these.
     proposals
@@ -118,18 +116,18 @@ class Plan:
 
     @property
     def budget(self) -> Fraction:
-        """Of the whole release, for one unit."""
+        """The budget of the release, for one unit."""
         return self.loaded.spec.privacy.budget
 
     def split(self, table: str) -> bool:
-        """Whether the shares of a table's counts and measures were looked for."""
-        arrays = array_shares(next(each for each in self.loaded.spec.tables if each.name == table))
+        """Whether the shares of a table's counts and measures were planned."""
+        arrays = array_shares(next(entry for entry in self.loaded.spec.tables if entry.name == table))
         return len(arrays) > 1 + len([name for name in arrays if in_words(name, "") in self.kept])
 
     @property
     def missed(self) -> list[PlannedMargin]:
         """Levels whose margin is wider than wanted; none where the budget was free."""
-        return [each for each in self.margins if each.wanted and each.margin > each.wanted * MET]
+        return [margin for margin in self.margins if margin.wanted and margin.margin > margin.wanted * MET]
 
 
 _Edit = tuple[int, int, str]
@@ -137,10 +135,10 @@ _Edit = tuple[int, int, str]
 
 
 def planned_text(plan: Plan) -> str:
-    """Return the text of the plan's spec file with everything that was planned in it."""
+    """Return the text of the plan's spec file with the planned values."""
     text = plan.loaded.path.read_text(encoding="utf-8-sig")
-    whole = yaml.compose(text, Loader=yaml.SafeLoader)
-    root = _mapping(whole)
+    document = yaml.compose(text, Loader=yaml.SafeLoader)
+    root = _mapping(document)
     spec = plan.loaded.spec
     budget = _mapping(root["privacy"][1])["budget"][1]
     edits = [(budget.start_mark.index, budget.end_mark.index, _quoted(spec.privacy.budget))]
@@ -153,9 +151,9 @@ def planned_text(plan: Plan) -> str:
         edits += _measure_edits(text, node, plan, table)
     if plan.tuning is not None:
         tuning = f'{{release: "{plan.tuning.release}", certificate: "{plan.tuning.certificate}"}}'
-        edits += _set(text, whole, {"tuning": tuning}, before="tables")
+        edits += _set(text, document, {"tuning": tuning}, before="tables")
     elif "tuning" in root:
-        edits += _set(text, whole, {"tuning": ""}, before="tables")
+        edits += _set(text, document, {"tuning": ""}, before="tables")
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
@@ -164,10 +162,10 @@ def planned_text(plan: Plan) -> str:
 def _measure_edits(text: str, node: Any, plan: Plan, table: Table) -> list[_Edit]:
     """Return the edits of a table's measures: their shares, where those were planned, and their bounds."""
     edits: list[_Edit] = []
-    new = {(each.table, each.measure) for each in plan.bounds if each.new}
+    new = {(bound.table, bound.measure) for bound in plan.bounds if bound.new}
     for name, measure in table.measures.items():
-        own = _mapping(node)["measures"][1]
-        inside = _mapping(own)[name][1]
+        written = _mapping(node)["measures"][1]
+        inside = _mapping(written)[name][1]
         wanted = {}
         if plan.split(table.name):
             wanted["share"] = _quoted(measure.share or Fraction(0))
@@ -178,15 +176,15 @@ def _measure_edits(text: str, node: Any, plan: Plan, table: Table) -> list[_Edit
 
 
 def check_written(path: Path, plan: Plan) -> None:
-    """Read a written file back, and see that it says what was planned.
+    """Read a written file back, and check that it has the planned values.
 
     Raises
     ------
     InputError
         It does not; a file of the house's own making would be at fault.
     """
-    found, wanted = examine(path).loaded, plan.loaded.spec
-    if found is None or (found.spec.privacy, found.spec.tables, found.spec.tuning) != (
+    read, wanted = examine(path).loaded, plan.loaded.spec
+    if read is None or (read.spec.privacy, read.spec.tables, read.spec.tuning) != (
         wanted.privacy,
         wanted.tables,
         plan.tuning,
@@ -221,12 +219,12 @@ def _set(text: str, mapping: Any, wanted: dict[str, str], *, before: str) -> lis
     if missing:
         mark = keys[before][0].start_mark
         joint = ", " if mapping.flow_style else "\n" + " " * mark.column
-        edits.append((mark.index, mark.index, "".join(each + joint for each in missing)))
+        edits.append((mark.index, mark.index, "".join(line + joint for line in missing)))
     return edits
 
 
 def _end(text: str, node: Any) -> int:
-    """Return where a value ends: of a block, after its last line's text, before comments and blank lines."""
+    """Return the end of a value: of a block, after its last line's text, before comments and blank lines."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(text, last[1] if isinstance(last, tuple) else last)
@@ -234,7 +232,7 @@ def _end(text: str, node: Any) -> int:
 
 
 def _quoted(number: Fraction) -> str:
-    """Return a fraction as a spec has it: a decimal where that is short."""
+    """Return a fraction as a spec writes it: a decimal where that is short."""
     decimal = f"{float(number):.6g}"
     plain = Fraction(decimal) == number and "e" not in decimal
     return f'"{decimal}"' if plain else f'"{number}"'
@@ -262,41 +260,41 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
         "margins_are": "simulated" if plan.simulated else "linear",
         "tables": [
             {
-                "name": each.name,
-                "share": str(each.share),
-                "levels": {name: str(share) for name, share in each.levels.items()},
-                "measures": {name: str(measure.share) for name, measure in each.measures.items()},
+                "name": table.name,
+                "share": str(table.share),
+                "levels": {name: str(share) for name, share in table.levels.items()},
+                "measures": {name: str(measure.share) for name, measure in table.measures.items()},
             }
-            for each in spec.tables
+            for table in spec.tables
         ],
         "not_planned": list(plan.kept),
         "without_targets": list(plan.rest),
         "planned_without_prior": _with_prior(plan),
         "bounds": [
             {
-                "table": each.table,
-                "measure": each.measure,
-                "from": each.start,
-                "to": each.end,
-                "step": str(each.step),
-                "proposed": each.new,
-                "taken_over": each.new and plan.bounded,
-                "why": each.why,
+                "table": bound.table,
+                "measure": bound.measure,
+                "from": bound.start,
+                "to": bound.end,
+                "step": str(bound.step),
+                "proposed": bound.new,
+                "taken_over": bound.new and plan.bounded,
+                "why": bound.why,
             }
-            for each in plan.bounds
+            for bound in plan.bounds
         ],
         "margins": [
             {
-                "table": each.table.partition("-")[0],
-                "measure": each.measure,
-                "level": each.level,
-                "target": each.target,
-                "wanted": each.wanted,
-                "margin": round(each.margin, 3),
-                "part_of_budget": str(each.part),
-                "drives": round(each.drives, 4),
+                "table": margin.table.partition("-")[0],
+                "measure": margin.measure,
+                "level": margin.level,
+                "target": margin.target,
+                "wanted": margin.wanted,
+                "margin": round(margin.margin, 3),
+                "part_of_budget": str(margin.part),
+                "drives": round(margin.drives, 4),
             }
-            for each in plan.margins
+            for margin in plan.margins
         ],
         "trade_off": [
             {"budget": str(budget), "margins": [round(margin, 3) for margin in margins]}
@@ -304,19 +302,19 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
         ],
         "mechanisms": [
             {
-                "table": each.table,
-                "level": each.level,
-                "mechanism": each.mechanism,
-                "error_of_plain_noise": round(each.error, 3),
-                "better": each.better,
+                "table": proposal.table,
+                "level": proposal.level,
+                "mechanism": proposal.mechanism,
+                "error_of_plain_noise": round(proposal.error, 3),
+                "better": proposal.better,
             }
-            for each in plan.proposals
+            for proposal in plan.proposals
         ],
     }
 
 
 def notes_on(plan: Plan) -> list[str]:
-    """Return what is to be known of the numbers."""
+    """Return notes on the numbers of a plan."""
     spec = plan.loaded.spec
     confidence = f"{float(spec.publication.confidence):.4g}"
     of = f"± is the margin at confidence {confidence}"
@@ -329,12 +327,12 @@ def notes_on(plan: Plan) -> list[str]:
         notes = [
             f"{of} of the worst cell after consistency; small counts have less, which --like RELEASE shows."
         ]
-    first = max(plan.margins, key=lambda each: each.drives)
+    first = max(plan.margins, key=lambda line: line.drives)
     if first.target:
         notes.append(f"Costs most: {first.where} ({first.target}), {first.drives:.0%} of the budget.")
     if plan.gap is not None:
         notes.append(f"Other shares could save at most {100 * plan.gap + 0.05:.1f} % of this budget.")
-    if plan.simulated and any(each.measure for each in plan.margins):
+    if plan.simulated and any(margin.measure for margin in plan.margins):
         notes.append("Margins of measures are those of the linear estimate.")
     if _with_prior(plan):
         notes.append(
@@ -342,55 +340,56 @@ def notes_on(plan: Plan) -> list[str]:
             "mostly narrower; by how much, only the new noisy counts will show."
         )
     if plan.rest:
-        part = sum(float(each.share) for each in spec.tables if each.name in plan.rest)
-        said = "with what the targets leave" if plan.given else "with the share that is written"
+        part = sum(float(table.share) for table in spec.tables if table.name in plan.rest)
+        words = "with what the targets leave" if plan.given else "with the share that is written"
         notes.append(
-            f"Without a target, {said}: {', '.join(plan.rest)} ({part:.1%} of what tables have). "
+            f"Without a target, {words}: {', '.join(plan.rest)} ({part:.1%} of what tables have). "
             "Margins follow from that."
         )
-    kept = [each for each in plan.kept if each.partition(":")[0] not in plan.rest]
+    kept = [level for level in plan.kept if level.partition(":")[0] not in plan.rest]
     if kept:
         notes.append(
             "Not aimed for, and kept in the spec's proportion to the count, or to the first measure with "
             f"a target: {', '.join(kept)}."
         )
     notes += [
-        f"{'Taken over' if plan.bounded else 'Proposed'} for {each.table}: {each.measure}: from "
-        f"{each.start:,} to {each.end:,} by {float(each.step):g}; {each.why}."
-        if each.new
-        else f"No bounds proposed for {each.table}: {each.measure}: {each.why}."
-        for each in plan.bounds
+        f"{'Taken over' if plan.bounded else 'Proposed'} for {bound.table}: {bound.measure}: from "
+        f"{bound.start:,} to {bound.end:,} by {float(bound.step):g}; {bound.why}."
+        if bound.new
+        else f"No bounds proposed for {bound.table}: {bound.measure}: {bound.why}."
+        for bound in plan.bounds
     ]
     if plan.closer:
+        names = ", ".join(in_words(names, "") for names in plan.closer)
         notes.append(
-            f"Narrower than shown: {', '.join(in_words(each, '') for each in plan.closer)}, which agree with "
+            f"Narrower than shown: {names}, which agree with "
             "each other in a way that is not worked out (such as nested codings of uneven groups), or have "
             "cells that are exactly zero."
         )
     notes += [
-        f"Wider than wanted: {each.where}, ±{in_figures(each.margin)} and not "
-        f"±{in_figures(each.wanted or 0)}."
-        for each in plan.missed
+        f"Wider than wanted: {margin.where}, ±{in_figures(margin.margin)} and not "
+        f"±{in_figures(margin.wanted or 0)}."
+        for margin in plan.missed
     ]
     notes += [
-        f"{each.where}: {each.mechanism} has {each.error:.0%} of the error of plain noise here, and "
-        "margins of another kind: docs/how-to/choose-a-mechanism.md."
-        for each in plan.proposals
-        if each.better
+        f"{proposal.where}: {proposal.mechanism} has {proposal.error:.0%} of the error of plain noise "
+        "here, and margins of another kind: docs/how-to/choose-a-mechanism.md."
+        for proposal in plan.proposals
+        if proposal.better
     ]
     return notes
 
 
 def _with_prior(plan: Plan) -> list[str]:
     """Return the tables that are to be drawn towards an earlier release, or the level above."""
-    return [each.name for each in plan.loaded.spec.tables if each.prior is not None]
+    return [table.name for table in plan.loaded.spec.tables if table.prior is not None]
 
 
 # The picture: budget against margin of error, a panel for each table and a line for each level.
 
 
 FORMATS = (".svg", ".png", ".pdf")
-# Okabe and Ito's colours, told apart by colour-blind readers; the marker repeats the distinction.
+# Okabe and Ito's colours, which colour-blind readers can distinguish; the marker repeats the distinction.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5c5c5c")
 _MARKERS = "osD^vPX"
 _STYLE = {
@@ -421,10 +420,10 @@ def draw_trade_off(plan: Plan, file: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    tables = list(dict.fromkeys(each.table for each in plan.margins))
+    tables = list(dict.fromkeys(margin.table for margin in plan.margins))
     down = -(-len(tables) // _WIDE)
     across = -(-len(tables) // down)
-    counts = all(each.measure is None for each in plan.margins)  # others have units of their own
+    counts = all(margin.measure is None for margin in plan.margins)  # others have units of their own
     units = {
         array.name: f", {array.measured.unit}"
         for array in plan.loaded.spec.arrays
@@ -437,23 +436,23 @@ def draw_trade_off(plan: Plan, file: Path) -> None:
         figure = Figure(figsize=(max(4.6, 3.1 * across), 0.5 + 2.7 * down), layout="constrained")
         panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=counts).ravel()
         for panel, table in zip(panels, tables, strict=False):
-            own = [place for place, each in enumerate(plan.margins) if each.table == table]
+            lines = [index for index, margin in enumerate(plan.margins) if margin.table == table]
             panel.axvline(float(plan.budget), color="#5c5c5c", linewidth=0.8, linestyle="--")
-            for number, place in enumerate(own):
-                each, look = plan.margins[place], number % len(_COLOURS)
+            for number, index in enumerate(lines):
+                margin, look = plan.margins[index], number % len(_COLOURS)
                 style = {"color": _COLOURS[look], "marker": _MARKERS[look]}
                 panel.plot(
                     budgets,
-                    courses[:, place],
-                    label=each.level or "cells",
+                    courses[:, index],
+                    label=margin.level or "cells",
                     markersize=3.5,
                     linewidth=1.3,
                     **style,
                 )
-                if each.wanted is not None:
+                if margin.wanted is not None:
                     panel.plot(
                         float(plan.budget),
-                        each.wanted,
+                        margin.wanted,
                         markersize=10,
                         markerfacecolor="none",
                         **style,

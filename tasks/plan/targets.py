@@ -45,8 +45,6 @@ class MarginTarget:
     ----------
     table
         Name of the table, or of the array of a measure.
-    depth
-        Of the level.
     margin
         Half-width at the spec's level of confidence; of whole numbers whole, of a measure in its unit.
     at
@@ -67,7 +65,7 @@ class MarginTarget:
 
 
 def aims_of(model: PlannedModel, counts: Counts | None) -> list[MarginTarget]:
-    """Return what the targets of a spec ask for; a target without a level is about every published one.
+    """Return the targets of a spec as margins; a target without a level is for every published level.
 
     Parameters
     ----------
@@ -88,7 +86,7 @@ def aims_of(model: PlannedModel, counts: Counts | None) -> list[MarginTarget]:
 
 
 def even_aims(model: PlannedModel) -> list[MarginTarget]:
-    """Return one aim for all: the same margin at every published level of the counts of every table."""
+    """Return even targets: the same margin at every published level of the counts of every table."""
     return [
         MarginTarget(table.name, level, depth, 100.0, None, "as narrow as can be")
         for table in model.loaded.spec.tables
@@ -116,7 +114,7 @@ def _aim(model: PlannedModel, target: Target, level: str, depth: int, counts: Co
 def _reliable(
     model: PlannedModel, target: Target, level: str, depth: int, counts: Counts | None
 ) -> tuple[Fraction, float | None]:
-    """Return the margin that leaves so many cells reliable, and the count at which that is decided."""
+    """Return the margin that leaves so many cells reliable, and the count that decides it."""
     quality = model.loaded.spec.publication.quality
     assert quality is not None and quality.unreliable is not None  # noqa: S101 - the spec's own check
     if isinstance(quality.unreliable, int):
@@ -148,11 +146,11 @@ def in_words(array: str, level: str) -> str:
 
 
 def by_place(aims: Sequence[MarginTarget]) -> dict[tuple[str, str], list[int]]:
-    """Return the numbers of the aims of every (table, level)."""
-    found: dict[tuple[str, str], list[int]] = {}
+    """Return the positions of the targets of every (table, level)."""
+    by_key: dict[tuple[str, str], list[int]] = {}
     for number, aim in enumerate(aims):
-        found.setdefault((aim.table, aim.level), []).append(number)
-    return found
+        by_key.setdefault((aim.table, aim.level), []).append(number)
+    return by_key
 
 
 KNOWN_WELL = 0.2
@@ -168,14 +166,12 @@ _ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is proposed for a measure.
+    """The proposed bounds of a measure.
 
     Attributes
     ----------
     start, end, step
         As a spec has them; those of the spec itself where the release says nothing.
-    new
-        Whether they are proposed.
     why
         The reasons, in a sentence or two.
     """
@@ -190,7 +186,7 @@ class Bounds:
 
 
 def bounds_like(loaded: Loaded, release: Released) -> tuple[Bounds, ...]:
-    """Return what a release says of the bounds of every measure of a spec.
+    """Return proposed bounds from a release for every measure of a spec.
 
     Parameters
     ----------
@@ -207,14 +203,14 @@ def bounds_like(loaded: Loaded, release: Released) -> tuple[Bounds, ...]:
 
 def with_bounds(loaded: Loaded, bounds: Sequence[Bounds]) -> Loaded:
     """Return a spec with these bounds of its measures."""
-    found = {(each.table, each.measure): each for each in bounds if each.new}
+    bounds_by_name = {(bound.table, bound.measure): bound for bound in bounds if bound.new}
     tables = []
     for table in loaded.spec.tables:
         measures = dict(table.measures)
         for name, measure in table.measures.items():
-            own = found.get((table.name, name))
-            if own is not None:
-                update = {"start": own.start, "end": own.end, "step": own.step}
+            bound = bounds_by_name.get((table.name, name))
+            if bound is not None:
+                update = {"start": bound.start, "end": bound.end, "step": bound.step}
                 measures[name] = measure.model_copy(update=update)
         tables.append(table.model_copy(update={"measures": measures}))
     return replace(loaded, spec=loaded.spec.model_copy(update={"tables": tuple(tables)}))
@@ -234,17 +230,17 @@ def _proposed(loaded: Loaded, table: Table, name: str, measure: Measure, release
             return kept(reason)
     wanted = measure.level_of or "mean"
     binned = wanted != "mean"
-    known = [each for each in _known(release, measure.of) if each[0] == wanted]
+    known = [case for case in _known(release, measure.of) if case[0] == wanted]
     if not known:
         return kept(f"the release publishes no {wanted} of {measure.of} that is known well")
-    _, size, where = max(known, key=lambda each: each[1])
+    _, size, where = max(known, key=lambda case: case[1])
     above = size - measure.bottom
     if above <= 0:
         return kept(f"the largest {wanted} of a cell is no more than {measure.bottom}")
-    said = f"the largest {wanted} of a cell that is known well is {in_figures(size)} ({where})"
+    words = f"the largest {wanted} of a cell that is known well is {in_figures(size)} ({where})"
     if binned:
         end, step = _rounded(measure, MEDIANS * above)
-        why = f"{said}; a {wanted} feels no clamping as long as it lies within the bounds"
+        why = f"{words}; a {wanted} feels no clamping as long as it lies within the bounds"
         return Bounds(table.name, name, measure.bottom, end, step, new=True, why=why)
     records = _typical(release, table)
     noise = _noise(loaded, table, name, measure)
@@ -255,7 +251,7 @@ def _proposed(loaded: Loaded, table: Table, name: str, measure: Measure, release
     lost = in_figures(records * above * beyond / of)
     spread = noise * (width if not measure.linear else end) / of
     why = (
-        f"{said}. If values fall off exponentially, {beyond:.2g} of their total lies beyond the bound: a "
+        f"{words}. If values fall off exponentially, {beyond:.2g} of their total lies beyond the bound: a "
         f"{measure.kind} of {records:,.0f} records loses {lost}, and has "
         f"noise of standard deviation {in_figures(spread)}"
     )
@@ -283,14 +279,14 @@ def _known(release: Released, column: str) -> Iterator[tuple[str, float, str]]:
 
 def _well(values: Floats, margins: Floats) -> Bools:
     with np.errstate(invalid="ignore"):
-        found: Bools = (values > 0) & (margins <= KNOWN_WELL * values)
-    return found
+        known_well: Bools = (values > 0) & (margins <= KNOWN_WELL * values)
+    return known_well
 
 
 def _typical(release: Released, table: Table) -> float:
-    """Return how many records a cell of a table holds: the median of those that hold some, in the release."""
-    names = [each.name for each in release.spec.tables if set(each.dimensions) == set(table.dimensions)]
-    names += [each.name for each in release.spec.tables]
+    """Return the median number of records in non-empty cells of a table, in the release."""
+    names = [other.name for other in release.spec.tables if set(other.dimensions) == set(table.dimensions)]
+    names += [table.name for table in release.spec.tables]
     layout = release.layouts[names[0]]
     last = list(layout.cuts.values())[-1]
     counts = release.table(names[0]).counts[last]
@@ -298,7 +294,7 @@ def _typical(release: Released, table: Table) -> float:
 
 
 def _noise(loaded: Loaded, table: Table, name: str, measure: Measure) -> float:
-    """Return the standard deviation of the noise in a sum for each unit of its bound, all weights alike."""
+    """Return the standard deviation of the noise in a sum for each unit of its bound, for equal weights."""
     spec = loaded.spec
     array = array_of(table.measures, table.name, name)
     last = [loss for (owner, _), loss in spec.losses.items() if owner == array][-1]
@@ -307,11 +303,11 @@ def _noise(loaded: Loaded, table: Table, name: str, measure: Measure) -> float:
 
 
 def _rounded(measure: Measure, width: float) -> tuple[int, Fraction]:
-    """Return a bound so far above ``from``, or a little farther, and a step that divides both."""
+    """Return a bound at least so far above ``from``, and a step that divides both."""
     unit = 10.0 ** math.floor(math.log10(width))
-    whole = max(1, round(next(each for each in _ROUND if each * unit >= width * (1 - 1e-9)) * unit))
-    step = whole // (STEPS if measure.level_of in (None, "mean") else BINS)
-    return measure.bottom + whole, Fraction(math.gcd(step, measure.bottom) or 1)
+    rounded = max(1, round(next(factor for factor in _ROUND if factor * unit >= width * (1 - 1e-9)) * unit))
+    step = rounded // (STEPS if measure.level_of in (None, "mean") else BINS)
+    return measure.bottom + rounded, Fraction(math.gcd(step, measure.bottom) or 1)
 
 
 # --- public counts to judge a plan by: of a release that was published already, or spread from public totals
@@ -366,7 +362,7 @@ def table_like(model: PlannedModel, table: str, release: Released) -> Floats:
 
 
 def _rows(layout: Layout, other: Layout) -> slice | None:
-    """Return which nodes of a published table a planned one needs; None where the table does not do."""
+    """Return the nodes of a published table that a planned one needs; None where the table does not fit."""
     same = {domain.name: domain.codes for domain in other.others}
     if any(same.get(domain.name) != domain.codes for domain in layout.others):
         return None
@@ -379,12 +375,12 @@ def _rows(layout: Layout, other: Layout) -> slice | None:
 
 
 def _arranged(layout: Layout, other: Layout, counts: Floats) -> Floats:
-    """Add up the dimensions that the planned table does not have, and put the others in its order."""
+    """Sum over the dimensions that the planned table does not have, and put the others in its order."""
     if layout.along is None:
         counts = counts[np.asarray(other.parents) < 0].sum(axis=0, keepdims=True)
     names = [domain.name for domain in other.others]
     wanted = [domain.name for domain in layout.others]
-    away = tuple(1 + place for place, name in enumerate(names) if name not in wanted)
+    away = tuple(1 + index for index, name in enumerate(names) if name not in wanted)
     kept = [name for name in names if name in wanted]
     full = counts.reshape(len(counts), *(domain.size for domain in other.others)).sum(axis=away)
     arranged: Floats = full.transpose(0, *(1 + kept.index(name) for name in wanted)).reshape(len(counts), -1)
@@ -392,7 +388,7 @@ def _arranged(layout: Layout, other: Layout, counts: Floats) -> Floats:
 
 
 def counts_of_totals(agreement: Agreement) -> Counts | None:
-    """Return counts that agree with the public totals of a spec, its invariants, and are even otherwise.
+    """Return counts that agree with the invariants of a spec and are even otherwise.
 
     Iterative proportional fitting, table by table. None where the spec has no invariants.
     """
@@ -406,16 +402,19 @@ def _fitted(agreement: Agreement, name: str) -> Floats:
     counts = np.zeros(frame.shape)
     counts[frame.tree.leaf] = 1.0
     known = {
-        each: agreement.overlap.views(name, each)
-        for each in agreement.known
-        if agreement.overlap.tables[each].marginal.within(frame.marginal)
+        marginal: agreement.overlap.views(name, marginal)
+        for marginal in agreement.known
+        if agreement.overlap.tables[marginal].marginal.within(frame.marginal)
     }
     for _ in range(_SWEEPS):
-        for each, (own, other) in known.items():
-            have, want = own.gather(added_up(frame.tree, counts)), other.gather(agreement.known[each].values)
+        for marginal, (mine, other) in known.items():
+            have, want = (
+                mine.gather(added_up(frame.tree, counts)),
+                other.gather(agreement.known[marginal].values),
+            )
             ratio = np.divide(want, have, out=np.zeros_like(have), where=have > 0)
             factors = np.zeros(frame.shape)
-            own.scatter(ratio, factors)
+            mine.scatter(ratio, factors)
             for block in frame.tree.down(frame.cells):
                 factors[block.children] += block.to_children(factors[block.parents])
             counts = np.where(frame.tree.leaf[:, None], counts * factors, 0.0)
@@ -424,10 +423,10 @@ def _fitted(agreement: Agreement, name: str) -> Floats:
 
 def added_up(tree: Hierarchy, counts: Floats) -> Floats:
     """Return a table whose leaves are given with the sums above them."""
-    whole = np.where(tree.leaf[:, None], counts, 0.0)
-    for block in tree.up(whole.shape[1]):
-        whole[block.parents] = block.total(whole[block.children])
-    return whole
+    leaves = np.where(tree.leaf[:, None], counts, 0.0)
+    for block in tree.up(leaves.shape[1]):
+        leaves[block.parents] = block.total(leaves[block.children])
+    return leaves
 
 
 def quantile_count(counts: Floats, part: float) -> float:
@@ -440,5 +439,5 @@ def quantile_count(counts: Floats, part: float) -> float:
 
 
 def in_figures(size: float) -> str:
-    """Return a margin with four digits, and the zeros behind them."""
+    """Return a margin with four significant digits."""
     return f"{size:,.4g}" if size < 10_000 else f"{float(f'{size:.4g}'):,.0f}"

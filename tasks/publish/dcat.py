@@ -35,7 +35,7 @@ CONTEXT = {
 
 @dataclass(frozen=True)
 class File:
-    """A file of tables: its name, where it lies, bytes, SHA-256."""
+    """A file of tables: its name, path, bytes and SHA-256."""
 
     name: str
     address: str
@@ -106,7 +106,7 @@ def add_dataset(graph: Any, base: str, about: About, product: str, period: str) 
 
 
 def add_distribution(graph: Any, base: str, about: About, file: File, titles: Mapping[str, str]) -> None:
-    """Add a file of tables to the dataset that is named in ``base``; one that holds none is left out.
+    """Add a file to the dataset named in ``base``, if it holds tables.
 
     ``titles``: of each table, and of the whole release under the name ``""``.
     """

@@ -47,7 +47,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 @dataclass(frozen=True)
 class TableReported:
-    """All that the page says of one table."""
+    """The description of one table on the page."""
 
     shown: TableShown
     charts: list[Chart]
@@ -60,19 +60,21 @@ class TableReported:
     measures: list[ComparedMeasure]
 
 
-def report(aside: Path, told: Certificate, last: Path | None, *, compared_with: Sequence[str] = ()) -> bytes:
+def report(
+    aside: Path, certificate: Certificate, last: Path | None, *, compared_with: Sequence[str] = ()
+) -> bytes:
     """Return ``report.html``: the same bytes for the same release.
 
     Parameters
     ----------
     aside
         The folder of the release, in which its tables lie.
-    told
+    certificate
         Its certificate, whose ``files`` lack the documents.
     last
         The folder of the product's newest published release for an earlier period, where there is one.
     compared_with
-        Sentences for the head of a page that is written anew, of what the release was compared with; the page
+        Sentences for the head of a rewritten page, on what the release was compared with; the page
         in its folder is from the run that made it, which compared nothing.
 
     Raises
@@ -80,15 +82,15 @@ def report(aside: Path, told: Certificate, last: Path | None, *, compared_with: 
     PublicationError
         A file of the release cannot be read.
     """
-    released, before = opened(aside, told), last_of(last)
+    released, before = opened(aside, certificate), last_of(last)
     tables, example = [], None
     for table in released.spec.tables[:MOST_TABLES]:
         cells = ReleasedCells(released, table.name)
-        method = told.tables[table.name].margins.method
+        method = certificate.tables[table.name].margins.method
         example = example or worked_example(table.name, cells, method)
-        lines = accuracy(cells, told.tables[table.name])
+        lines = accuracy(cells, certificate.tables[table.name])
         since = None if before is None else compared(released, cells, before)
-        alike = before is not None and isinstance(since, ComparedTable)
+        comparable = before is not None and isinstance(since, ComparedTable)
         tables.append(
             TableReported(
                 shown(released, cells),
@@ -97,54 +99,55 @@ def report(aside: Path, told: Certificate, last: Path | None, *, compared_with: 
                 lines,
                 _of_measures(released, table.name),
                 plots_of(titled(table, table.name), lines),
-                None if told.measurements.withheld else moved_in(released, table.name, cells),
+                None if certificate.measurements.withheld else moved_in(released, table.name, cells),
                 since,
-                compared_measures(released, cells, before) if before is not None and alike else [],
+                compared_measures(released, cells, before) if before is not None and comparable else [],
             )
         )
-    page = _page(released, told, tables, example, before, compared_with)
+    page = _page(released, certificate, tables, example, before, compared_with)
     if len(page) > LARGEST_PAGE:
-        bare = [TableReported(**{**vars(each), "plots": [], "charts": []}) for each in tables]
-        page = _page(released, told, bare, example, before, compared_with)
+        bare = [TableReported(**{**vars(table), "plots": [], "charts": []}) for table in tables]
+        page = _page(released, certificate, bare, example, before, compared_with)
     return page
 
 
 def _of_measures(released: Released, table: str) -> dict[str, list[MeasureLine]]:
-    """Return the accuracy of each measure of a table, by what it is called."""
-    found = {}
+    """Return the accuracy of each measure of a table, by its title."""
+    of_measures = {}
     for name, about in (released.certificate.tables[table].measures or {}).items():
-        entry = next(each for each in released.spec.tables if each.name == table)
+        entry = next(candidate for candidate in released.spec.tables if candidate.name == table)
         cells = ReleasedCells(released, table, name, flags=True)
-        found[entry.measures[name].title or name] = measure_accuracy(cells, about)
-    return found
+        of_measures[entry.measures[name].title or name] = measure_accuracy(cells, about)
+    return of_measures
 
 
 def _page(
     released: Released,
-    told: Certificate,
+    certificate: Certificate,
     tables: list[TableReported],
     example: Example | None,
     before: Released | None,
     compared_with: Sequence[str],
 ) -> bytes:
     spec = released.spec
-    level = told.confidence
+    level = certificate.confidence
     text = (
         templates("tabularium.tasks.report")
         .get_template("report.html.jinja")
         .render(
             policy=_POLICY,
             compared_with=compared_with,
-            told=told,
+            certificate=certificate,
             spec=spec,
             about=spec.about,
             title=spec.about.title or spec.product,
             tables=tables,
             left_out=spec.tables[MOST_TABLES:],
             histograms=[
-                (titled(each, each.name), told.tables[each.name], each.of) for each in spec.histograms
+                (titled(histogram, histogram.name), certificate.tables[histogram.name], histogram.of)
+                for histogram in spec.histograms
             ],
-            budget=budget_of(told),
+            budget=budget_of(certificate),
             level=wording.share(float(level)),
             of_ten=_of_ten(level),
             outside_the_margin=wording.share(float(1 - level)),
@@ -152,7 +155,7 @@ def _page(
             example=example,
             read_as=READ_AS,
             before=None if before is None else before.certificate,
-            files=downloads(released.folder, told),
+            files=downloads(released.folder, certificate),
         )
     )
     return text.encode()
@@ -168,7 +171,7 @@ def _of_ten(level: Fraction) -> str:
 
 @dataclass(frozen=True)
 class AccountShown:
-    """How the account stood when it was charged for the release.
+    """The account when it was charged for the release.
 
     Attributes
     ----------
@@ -188,12 +191,12 @@ class AccountShown:
 
     @property
     def left(self) -> Fraction:
-        """What was left of the cap."""
+        """The rest of the cap."""
         return self.cap - self.used
 
     @property
     def before(self) -> Fraction:
-        """What was used before these charges."""
+        """The amount used before these charges."""
         return self.used - self.amount
 
     def part(self, amount: Fraction) -> float:
@@ -219,16 +222,16 @@ class BudgetShown:
     account: AccountShown
 
 
-def budget_of(told: Certificate) -> BudgetShown:
+def budget_of(certificate: Certificate) -> BudgetShown:
     """Return the amounts that a certificate states."""
-    privacy, account = told.privacy, told.account
+    privacy, account = certificate.privacy, certificate.account
     return BudgetShown(
         "ε" if privacy.definition == "pure" else "ρ",
         privacy.loss,
-        [(each.epsilon, str(each.delta)) for each in privacy.epsilon_delta or ()],
+        [(pair.epsilon, str(pair.delta)) for pair in privacy.epsilon_delta or ()],
         AccountShown(
             account.name,
-            sum((each.amount for each in told.ledger.tally_charges), account.reserved.amount),
+            sum((charge.amount for charge in certificate.ledger.tally_charges), account.reserved.amount),
             account.cumulative.used,
             account.cap,
             account.cumulative.releases_before,
@@ -246,7 +249,7 @@ _PICTURED = 3  # measures
 
 @dataclass(frozen=True)
 class DimensionShown:
-    """One dimension of a table: its column, its title, how many values it has and the first of them."""
+    """One dimension of a table: its column, its title, the number of its values and the first of them."""
 
     name: str
     title: str
@@ -260,7 +263,7 @@ Row = tuple[str, list[str], float, float, list[tuple[float, float]]]
 
 @dataclass(frozen=True)
 class TableShown:
-    """One table as the page introduces it.
+    """The introduction of one table.
 
     Attributes
     ----------
@@ -268,7 +271,7 @@ class TableShown:
         Column values of some rows, as the file has them: level if there is one, labels, count, margin, and of
         each measure number and margin.
     measures
-        What the certificate says of each sum, mean and median beside the counts.
+        The certificate's entry of each sum, mean and median.
     impossible
         How many of its cells nobody can be in.
     """
@@ -288,16 +291,16 @@ class TableShown:
     @property
     def columns(self) -> list[str]:
         """Names of the columns of the rows shown."""
-        return [each.title for each in self.dimensions]
+        return [dimension.title for dimension in self.dimensions]
 
 
 def titled(entry: Column | Table | Histogram, name: str) -> str:
-    """Return what a table or a column is called for people."""
+    """Return the title of a table or a column."""
     return entry.title or name.replace("_", " ")
 
 
 def shown(released: Released, numbers: ReleasedCells) -> TableShown:
-    """Introduce a table: what it counts, by what, and some of its rows."""
+    """Return the introduction of a table: what it counts, by what, and some of its rows."""
     layout, table = numbers.layout, numbers.layout.table
     about = released.certificate.tables[table.name]
     dimensions = []
@@ -308,7 +311,7 @@ def shown(released: Released, numbers: ReleasedCells) -> TableShown:
             levels = [level.name for level in numbers.levels]
             labels = layout.along.node_labels[: min(number, _CODES)]
         else:
-            domain = next(each for each in layout.others if each.name == name)
+            domain = next(other for other in layout.others if other.name == name)
             number, levels, labels = domain.size, [], domain.labels[:_CODES]
         dimensions.append(DimensionShown(name, title, number, list(labels), levels))
     return TableShown(
@@ -320,44 +323,44 @@ def shown(released: Released, numbers: ReleasedCells) -> TableShown:
         table.mechanism_in_words,
         dimensions,
         _rows(numbers, [ReleasedCells(released, table.name, name) for name in table.measures]),
-        sum(each.count for each in about.failed_checks or ()),
+        sum(check.count for check in about.failed_checks or ()),
         about.measures or {},
         about.impossible or 0,
     )
 
 
 def charts(released: Released, numbers: ReleasedCells) -> list[Chart]:
-    """Return a picture of a table's counts, and one of each of its first measures."""
+    """Return a chart of a table's counts, and one of each of its first measures."""
     table = numbers.layout.table
     titles = {name: titled(released.spec.columns[name], name) for name in table.dimensions}
     made = [chart_of(numbers, titles, titled(table, table.name))]
     for name, measure in [*table.measures.items()][:_PICTURED]:
         of_it = f"{titled(table, table.name)}, {measure.title or name}"
         least = None if measure.linear else measure.smallest
-        own = ReleasedCells(released, table.name, name, flags=True)
-        made.append(chart_of(numbers, titles, of_it, own, least=least))
-    return [each for each in made if each is not None]
+        cells = ReleasedCells(released, table.name, name, flags=True)
+        made.append(chart_of(numbers, titles, of_it, cells, least=least))
+    return [chart for chart in made if chart is not None]
 
 
 def _rows(numbers: ReleasedCells, measures: list[ReleasedCells]) -> list[Row]:
-    """Return some rows, level by level in turn, of each the first cells that are not empty."""
+    """Return some rows, from each level the first cells that are not empty."""
     layout, levels = numbers.layout, numbers.levels
-    each = max(1, _SAMPLE // len(levels))
+    number = max(1, _SAMPLE // len(levels))
     rows = []
     for level in levels:
         first, last = level.nodes.start, level.nodes.stop
         nodes = np.arange(first, last)[numbers.present[first:last]]
         head = nodes[: max(1, -(-200 // layout.cells))]
         counts, margins = numbers.at(head)
-        beside = [each.at(head) for each in measures]
+        measured = [measure.at(head) for measure in measures]
         filled = np.flatnonzero(np.nan_to_num(counts) > 0)
         places = filled if len(filled) else np.arange(counts.size)
-        for at in places[np.unique(np.linspace(0, len(places) - 1, min(each, len(places))).astype(int))]:
+        for at in places[np.unique(np.linspace(0, len(places) - 1, min(number, len(places))).astype(int))]:
             node, cell = divmod(int(at), layout.cells)
             labels = [label for _, _, label in names_of(layout, int(head[node]), cell)]
             both = float(counts[node, cell]), float(margins[node, cell])
-            own = [(float(shown[node, cell]), float(half[node, cell])) for shown, half in beside]
-            rows.append((level.name, labels, *both, own))
+            values = [(float(shown[node, cell]), float(half[node, cell])) for shown, half in measured]
+            rows.append((level.name, labels, *both, values))
     return rows
 
 
@@ -398,8 +401,6 @@ class Example:
 
     Attributes
     ----------
-    table
-        Its name in the spec.
     names
         Dimension, code and label of the cell.
     low, high
@@ -437,7 +438,7 @@ _MIDDLE = """
 
 
 def worked_example(name: str, cells: ReleasedCells, method: str) -> Example | None:
-    """Return a cell that is neither the surest nor the least sure; None where none has a margin above zero.
+    """Return a cell of medium accuracy; None where no cell has a margin above zero.
 
     Of those above zero it is the middle one by margin, and of several the first in the table; those with a
     margin of no more than half the count go first.
@@ -470,7 +471,7 @@ _FOLDERS = {
 
 @dataclass(frozen=True)
 class Download:
-    """One file: its name, an address relative to the folder, what it is and how large."""
+    """One file: its name, an address relative to the folder, its description and size."""
 
     name: str
     address: str
@@ -478,10 +479,10 @@ class Download:
     size: int
 
 
-def downloads(folder: Path, told: Certificate) -> list[Download]:
+def downloads(folder: Path, certificate: Certificate) -> list[Download]:
     """Return the files that a certificate names, tables first."""
     names = sorted(
-        told.files, key=lambda name: (name.count("/"), name.partition("/")[0] == "measurements", name)
+        certificate.files, key=lambda name: (name.count("/"), name.partition("/")[0] == "measurements", name)
     )
     return [
         Download(name, quote(name), _what(name), (folder / name).stat().st_size)
@@ -490,9 +491,9 @@ def downloads(folder: Path, told: Certificate) -> list[Download]:
 
 
 def _what(name: str) -> str:
-    place, _, rest = name.rpartition("/")
+    directory, _, rest = name.rpartition("/")
     kind = kind_of(rest or name)
-    words = next((said for ending, said in _DOCUMENTS.items() if name.endswith(ending)), "file")
+    words = next((label for ending, label in _DOCUMENTS.items() if name.endswith(ending)), "file")
     words = words if kind is None else kind.words
-    folder = place.partition("/")[0]
+    folder = directory.partition("/")[0]
     return f"{_FOLDERS[folder]} ({words})" if folder in _FOLDERS else words

@@ -37,14 +37,8 @@ class Diagnosis:
     ----------
     run
         Its name, which begins with when it began (UTC).
-    spec, product, period
-        What it was to publish.
-    stage
-        Which stage refused.
     message
         The line that the local terminal showed.
-    findings
-        The reasons one by one.
     """
 
     run: str
@@ -57,9 +51,9 @@ class Diagnosis:
 
 
 def record(home: Home, run: str, about: Mapping[str, str], stage: str, error: DataRefused) -> None:
-    """Write down why a run was refused, once, and give the error the run's name.
+    """Record why a run was refused, once, and give the error the run's name.
 
-    Where it cannot be written the error is told all the same, without the name, and kept for
+    Where it cannot be written the error is raised all the same, without the name, and kept for
     ``for_local_terminal``.
 
     Parameters
@@ -69,10 +63,10 @@ def record(home: Home, run: str, about: Mapping[str, str], stage: str, error: Da
     """
     if error.run:
         return
-    found = Diagnosis(run, **about, stage=stage, message=error.line(), findings=error.findings)
+    diagnosis = Diagnosis(run, **about, stage=stage, message=error.line(), findings=error.findings)
     try:
         home.diagnoses.mkdir(mode=0o700, exist_ok=True)
-        make_once(_file(home, run), json.dumps(asdict(found), indent=1).encode())
+        make_once(_file(home, run), json.dumps(asdict(diagnosis), indent=1).encode())
     except OSError:
         _unwritten[home.path] = error
         return
@@ -99,20 +93,22 @@ def find(home: Home, run: str) -> Diagnosis:
     if run not in names(home):
         raise InputError("no data of this run were refused", where=f"run {run}", hint=hint)
     try:
-        found = json.loads(_file(home, run).read_bytes())
-        return Diagnosis(**{**found, "findings": tuple(Finding(**each) for each in found["findings"])})
+        document = json.loads(_file(home, run).read_bytes())
+        return Diagnosis(
+            **{**document, "findings": tuple(Finding(**finding) for finding in document["findings"])}
+        )
     except (OSError, ValueError, TypeError, KeyError):
         raise InputError("its diagnosis cannot be read", where=f"run {run}", hint=hint) from None
 
 
 def for_local_terminal(home: Home, error: RunRefused) -> DataRefused | RunRefused:
-    """Return what the local terminal may show instead of what others hear of a refusal."""
+    """Return the error for the local terminal, with the reasons that others may not see."""
     if not error.run:
         return _unwritten.get(home.path, error)
-    found = find(home, error.run)
-    told = DataRefused(found.message, findings=found.findings)
-    told.run, told.again = found.run, command(home, found.run)
-    return told
+    diagnosis = find(home, error.run)
+    refusal = DataRefused(diagnosis.message, findings=diagnosis.findings)
+    refusal.run, refusal.again = diagnosis.run, command(home, diagnosis.run)
+    return refusal
 
 
 def command(home: Home, run: str) -> str:
@@ -128,7 +124,7 @@ _TRACEBACK = ".txt"
 
 
 class Unexpected(InternalError):
-    """Something unforeseen that happened before this process opened any data.
+    """An unexpected error before this process opened any data.
 
     Attributes
     ----------

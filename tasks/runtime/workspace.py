@@ -53,7 +53,7 @@ class Workspace:
 
     @classmethod
     def create(cls, home: Home) -> Workspace:
-        """Make a workspace for this run and sweep away what dead runs left.
+        """Create a workspace for this run and remove those of dead runs.
 
         The folder appears under its name only once its lock is held, so that a sweep by another run
         never takes it for an orphan.
@@ -78,7 +78,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def temporary_files_inside(self) -> Iterator[None]:
-        """Have libraries that make temporary files make them in the workspace."""
+        """Put temporary files of libraries into the workspace."""
         mine = str(self.path / "tmp")
         with _guard:
             _active.append(mine)
@@ -91,7 +91,7 @@ class Workspace:
                 tempfile.tempdir = _active[-1] if _active else None
 
     def remove(self) -> bool:
-        """Delete everything in the workspace, then the workspace; tell whether all of it is gone."""
+        """Delete the workspace with its content; return whether all of it is gone."""
         shutil.rmtree(self.path, ignore_errors=True)
         self.release()
         return not self.path.exists()
@@ -148,7 +148,7 @@ def _hour_old(folder: Path) -> bool:
 
 
 class Resource(Protocol):
-    """Anything that is closed at the end."""
+    """A resource that is closed at the end of the run."""
 
     def close(self) -> None:
         """End it."""
@@ -157,10 +157,10 @@ class Resource(Protocol):
 _open: dict[str, tuple[Path, Resource]] = {}
 
 
-def register(place: Path, resource: Resource) -> str:
-    """Keep a resource open for the run whose workspace holds ``place``; return its handle."""
+def register(folder: Path, resource: Resource) -> str:
+    """Keep a resource open for the run whose workspace holds ``folder``; return its handle."""
     handle = uuid.uuid4().hex
-    _open[handle] = (place.resolve(), resource)
+    _open[handle] = (folder.resolve(), resource)
     return handle
 
 
@@ -169,7 +169,7 @@ def get(
     gone: str = "the view of the records that the run began with is gone",
     where: str = "source.engine",
 ) -> Any:
-    """Return the resource of a handle; ``gone`` and ``where`` say what it was if it is there no more.
+    """Return the resource of a handle; ``gone`` and ``where`` are for the error if it was closed.
 
     Raises
     ------
@@ -184,15 +184,15 @@ def get(
 def close_all(folder: Path) -> None:
     """Close the resources of places inside ``folder``."""
     inside = folder.resolve()
-    for handle, (place, resource) in list(_open.items()):
-        if place.is_relative_to(inside):
+    for handle, (inner, resource) in list(_open.items()):
+        if inner.is_relative_to(inside):
             del _open[handle]
             with suppress(Exception):  # a connection that broke is closed too
                 resource.close()
 
 
 def new_mapped(path: Path, shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    """Return zeros that lie in a new ``.npy`` file; a file of that name is left to those who map it."""
+    """Return zeros mapped from a new ``.npy`` file; mappings of an earlier file of that name stay valid."""
     path.unlink(missing_ok=True)
     mapped = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
     # With its room on the disk: a mapped file that finds none when it is written to ends the process.
@@ -202,14 +202,14 @@ def new_mapped(path: Path, shape: tuple[int, ...], dtype: DTypeLike = np.float64
 
 
 class ArrayStore:
-    """A folder of the workspace in which one step puts arrays, one or two for each table."""
+    """A folder of the workspace for the arrays of one step, one or two for each table."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._made: dict[str, NDArray[np.float64]] = {}
 
     def of(self, table: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Return the array of a table: zeros when it is asked for first, the same one from then on."""
+        """Return the array of a table: zeros on first use, the same array afterwards."""
         if table not in self._made:
             self._made[table] = new_mapped(self._folder / f"{table}.values.npy", shape)
         return self._made[table]

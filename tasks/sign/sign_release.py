@@ -73,7 +73,7 @@ def release_key(home: Home) -> Ed25519PrivateKey | None:
         InputError,
         "the key for releases cannot be read ({reason})",
         where=path,
-        hint="mend its path or its owner",
+        hint="correct its path or its owner",
     ):
         if path.stat().st_mode & 0o077:
             raise InputError(
@@ -97,18 +97,18 @@ def _read(pem: bytes, where: str) -> Ed25519PrivateKey:
 
 
 def release_key_file(home: Home) -> Path:
-    """Return where the key lies, unless a command prints it."""
+    """Return the file of the key, unless a command prints it."""
     named = os.environ.get(PATH)
     return Path(named) if named else home.path / FILE
 
 
 def passphrase() -> bytes | None:
-    """Return the passphrase of the key for releases, which only the environment may hold."""
+    """Return the passphrase of the key for releases, which only the environment may have."""
     return os.environ.get(PASSPHRASE, "").encode() or None
 
 
 def signing_key(home: Home, ledger: Ledger) -> Ed25519PrivateKey | str:
-    """Return the key with which a release can be signed now, or why it is published unsigned.
+    """Return the key that can sign a release now, or the reason for publishing unsigned.
 
     What is published unsigned stays so, and readers who have the agency's key refuse it. So while a key is
     enrolled a machine that has none, or one that was revoked, publishes nothing.
@@ -158,7 +158,7 @@ class Signed:
 
 
 def sign_release(home: Home, ledger: Ledger, folder: Path) -> Signed | None:
-    """Write the statement of a release into its folder, whose files are what its certificate says.
+    """Write the statement of a release into its folder, whose files are those of its certificate.
 
     Returns
     -------
@@ -201,20 +201,20 @@ def _sign(home: Home, ledger: Ledger, folder: Path) -> tuple[bytes, Signed] | No
 
 
 def settled_statement(home: Home, ledger: Ledger, folder: Path) -> Signed | None:
-    """Have a statement that counts in a folder that was renamed before its charge was closed.
+    """Keep or write a valid statement in a folder that was renamed before its charge was closed.
 
     Until then the ledger does not know the statement's digest, so that one may be forged, or its key revoked
     meanwhile. It stays if a key signed it that is enrolled now, and it says of these files what the ledger
-    says. Otherwise it is written anew: nothing else in a release depends on it.
+    says. Otherwise it is written again: nothing else in a release depends on it.
 
     Raises
     ------
     NotApproved, InputError
         As :func:`tabularium.tasks.sign.sign_release.signing_key`.
     """
-    found = _counting(ledger, folder)
-    if found is not None:
-        return found
+    raw = _counting(ledger, folder)
+    if raw is not None:
+        return raw
     made = _sign(home, ledger, folder)
     if made is None:
         (folder / STATEMENT).unlink(missing_ok=True)
@@ -228,27 +228,27 @@ def settled_statement(home: Home, ledger: Ledger, folder: Path) -> Signed | None
 
 
 def _counting(ledger: Ledger, folder: Path) -> Signed | None:
-    """Return the statement in a folder if it counts."""
+    """Return the statement in a folder if it is valid."""
     raw = statement_in(folder)
     if raw is None:
         return None
     raw_certificate, certificate = certificate_in(folder)
     digest = hashlib.sha256(raw_certificate).hexdigest()
     keys = [key.public_key for key in ledger.release_keys().values() if key.active]
-    found = judge_statement(raw, _subjects(certificate, digest), certificate, digest, trusted=keys)
-    if not keys or found.failed:
+    judgement = judge_statement(raw, _subjects(certificate, digest), certificate, digest, trusted=keys)
+    if not keys or judgement.failed:
         return None
     try:
-        said = read_statement(raw)
+        statement = read_statement(raw)
     except NotAStatement:
         return None
-    head = said.predicate.head
+    head = statement.predicate.head
     ours = (
         ledger.holds(Head(head["seq"], head["hash"]))
         and head["chain"] == ledger.chain()
-        and said.predicate.acceptance == _acceptance(ledger, certificate.release_id)
+        and statement.predicate.acceptance == _acceptance(ledger, certificate.release_id)
     )
-    return Signed(hashlib.sha256(raw).hexdigest(), said.key) if ours else None
+    return Signed(hashlib.sha256(raw).hexdigest(), statement.key) if ours else None
 
 
 def _subjects(certificate: Certificate, digest: str) -> dict[str, str]:

@@ -59,17 +59,17 @@ def _lists(subject: Subject) -> str:
 
 
 def _names(subject: Subject) -> str:
-    """Every file that it names has a place in a release of its spec, and none of these is missing."""
+    """The certificate names the files of a release of its spec, and no others."""
     spec, named = subject.released.spec, subject.certificate.files
     wanted = files_of(spec)
     wanted |= {f"codes/{column.code_list}" for column in spec.columns.values() if column.code_list}
     wanted |= {f"invariants/{known.values}" for known in spec.invariants if known.values}
-    wanted |= {f"figures/{each.values}" for each in spec.figures if each.values}
+    wanted |= {f"figures/{figure.values}" for figure in spec.figures if figure.values}
     for prior in subject.released.loaded.priors.values():
         wanted |= {f"{FOLDER_OF_PRIORS}/{prior.release}/{name}" for name in (CERTIFICATE, prior.file)}
     if spec.publication.measurements.withhold is None:
-        arrays = [each["arrays"].values() for each in subject.index["measurements"]]
-        wanted |= {f"{FOLDER}/{INDEX}", *(f"{FOLDER}/{one['file']}" for each in arrays for one in each)}
+        arrays = [entry["arrays"].values() for entry in subject.index["measurements"]]
+        wanted |= {f"{FOLDER}/{INDEX}", *(f"{FOLDER}/{one['file']}" for array in arrays for one in array)}
     if subject.certificate.software.get(_PROGRAM) == metadata.version(_PROGRAM):
         wanted |= DOCUMENTS.keys()
     missing = sorted(wanted - named.keys())
@@ -92,11 +92,11 @@ def _itself(subject: Subject) -> None:
 
 
 def _of_this_release(subject: Subject) -> str:
-    """Each document is of the kind that its name says, and names what it is about."""
+    """Each document has the type of its name, and names its release."""
     spec, release = subject.released.spec, subject.certificate.release_id
     wanted = dict.fromkeys(("bill-of-materials.cdx.json", "report.html"), release)
-    for each in formats_of(spec):
-        wanted |= each.identities(subject.released.loaded)
+    for format_ in formats_of(spec):
+        wanted |= format_.identities(subject.released.loaded)
     there = [name for name in wanted if name in subject.certificate.files]
     for name in there:
         begin = _BEGINS.get(PurePath(name).suffix)
@@ -110,7 +110,7 @@ def _of_this_release(subject: Subject) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Return a value in the one way of writing it, to compare it with another."""
+    """Return a value in its canonical form, for comparison."""
     return json.dumps(value, sort_keys=True, allow_nan=False)
 
 
@@ -136,51 +136,51 @@ def _adds_up(subject: Subject) -> str:
     spec, events = subject.released.spec, _events(subject)
     privacy, ledger = spec.privacy, subject.certificate.ledger
     tallies = {tally.purpose for tally in spec.tallies}
-    for where, amount, own in (
-        ("ledger.amount", spec.main_amount, [each for each in events if each.purpose not in tallies]),
-        ("ledger.tally_charges", spec.tally_amount, [each for each in events if each.purpose in tallies]),
+    for where, amount, draws in (
+        ("ledger.amount", spec.main_amount, [event for event in events if event.purpose not in tallies]),
+        ("ledger.tally_charges", spec.tally_amount, [event for event in events if event.purpose in tallies]),
     ):
-        cost = PrivacyLoss(spent(own), privacy.definition).for_unit(privacy.changed_records).amount
+        cost = PrivacyLoss(spent(draws), privacy.definition).for_unit(privacy.changed_records).amount
         if cost > amount:
             raise Failed(f"the transcript costs {cost} for one unit, and {where} paid {amount}")
     if ledger.amount != own_amount(spec):
         raise Failed("ledger.amount is not what the spec costs")
-    told = subject.certificate.privacy.loss
+    loss = subject.certificate.privacy.loss
     tries = max(len(ledger.tally_charges), 1)
-    if told != spec.main_amount + tries * spec.tally_amount:
+    if loss != spec.main_amount + tries * spec.tally_amount:
         raise Failed("the budget that is promised is not what the charges add up to")
-    return f"{len(events)} draws cost {privacy.symbol} = {told} for one {privacy.unit.called}"
+    return f"{len(events)} draws cost {privacy.symbol} = {loss} for one {privacy.unit.called}"
 
 
 def _of_each_measurement(subject: Subject) -> str:
-    """Every draw is what the mechanism makes of its share of the budget."""
+    """Every draw follows from the mechanism and its share of the budget."""
     spec, events = subject.released.spec, _events(subject)
     shares = _shares(spec)
-    for place, event in enumerate(events):
+    for index, event in enumerate(events):
         cost = event.epsilon if event.definition == "pure" else event.rho
         if cost != event.loss or event.definition != spec.privacy.definition or event.width <= 0:
-            raise Failed(f"draw {place + 1} ({event.purpose}) does not cost what it declares")
+            raise Failed(f"draw {index + 1} ({event.purpose}) does not cost what it declares")
     compared, open_ = 0, []
     for table in spec.arrays:
         for level in table.levels or ("",):
             name = f"{table.name}/{level}" if level else table.name
-            own = [each for each in events if f"{each.purpose}/".startswith(f"{name}/")]
-            error = [each for each in events if each.purpose.startswith(f"error of {name}/")]
+            draws = [event for event in events if f"{event.purpose}/".startswith(f"{name}/")]
+            error = [event for event in events if event.purpose.startswith(f"error of {name}/")]
             for_error = shares[name] * (table.margin_share or 0)
             _see_error(name, error, for_error, spec)
-            if spent(own) > shares[name] - for_error:
+            if spent(draws) > shares[name] - for_error:
                 raise Failed(f"the draws of {name} cost more than its share of the budget")
             if table.mechanism in FIXED_PLANS:
                 shape = subject.released.layouts[table.name].measured_shape(level)
                 planned = _planned(table, shape, shares[name] - for_error, spec.privacy.definition)
-                told = [replace(each, purpose=each.purpose.removeprefix(f"{name}/")) for each in own]
-                if _unlabelled(told) != _unlabelled(planned):
+                drawn = [replace(draw, purpose=draw.purpose.removeprefix(f"{name}/")) for draw in draws]
+                if _unlabelled(drawn) != _unlabelled(planned):
                     raise Failed(f"the noise of {name} is not what {table.mechanism} draws for its budget")
                 compared += 1
             else:
                 open_.append(name)
     for tally in spec.tallies:
-        _see_tally(tally, [each for each in events if each.purpose == tally.purpose], spec)
+        _see_tally(tally, [event for event in events if event.purpose == tally.purpose], spec)
     if open_:
         # What such a mechanism may change by one record depends on what it drew before: it is as it declares.
         raise Skipped(
@@ -194,19 +194,19 @@ def _shares(spec: ReleaseSpec) -> dict[str, Fraction]:
     return {f"{name}/{level}" if level else name: loss for (name, level), loss in spec.losses.items()}
 
 
-def _see_error(name: str, found: list[Event], loss: Fraction, spec: ReleaseSpec) -> None:
-    """One record changes one sum of errors by 1, which is counted in parts."""
-    if not loss and not found:
+def _see_error(name: str, draws: list[Event], loss: Fraction, spec: ReleaseSpec) -> None:
+    """Check the draw of a measured error: one record changes one sum of errors by 1, counted in parts."""
+    if not loss and not draws:
         return
-    if len(found) != 1 or found[0].loss != loss or found[0].sensitivity != UNIT or found[0].width != 1:
+    if len(draws) != 1 or draws[0].loss != loss or draws[0].sensitivity != UNIT or draws[0].width != 1:
         raise Failed(f"the error of {name} is not measured with its share of the budget")
-    _see_primitive(found[0], spec)
+    _see_primitive(draws[0], spec)
 
 
-def _see_tally(tally: Tally, found: list[Event], spec: ReleaseSpec) -> None:
+def _see_tally(tally: Tally, draws: list[Event], spec: ReleaseSpec) -> None:
     loss = spec.privacy.record_budget * tally.share
     bound = Fraction(tally.most, spec.privacy.changed_records)
-    if len(found) != 1 or found[0].loss != loss or found[0].sensitivity != bound or found[0].shape != (1,):
+    if len(draws) != 1 or draws[0].loss != loss or draws[0].sensitivity != bound or draws[0].shape != (1,):
         raise Failed(f"{tally.purpose} is not drawn with its share of the budget")
 
 
@@ -217,21 +217,21 @@ def _see_primitive(event: Event, spec: ReleaseSpec) -> None:
 
 
 def _planned(table: Table, shape: tuple[int, ...], loss: Fraction, definition: Definition) -> list[Event]:
-    """Return what a mechanism whose draws are settled beforehand writes down: it measures nothing, seeded."""
-    whole = (table.parameters["axis"],) if "by_group" in table.parameters else ()
-    small = shape if prod(shape) <= _FEW else tuple(n if a in whole else 1 for a, n in enumerate(shape))
+    """Return the transcript of a mechanism whose draws are fixed beforehand, from a seeded run on zeros."""
+    grouped = (table.parameters["axis"],) if "by_group" in table.parameters else ()
+    small = shape if prod(shape) <= _FEW else tuple(n if a in grouped else 1 for a, n in enumerate(shape))
     channel = SeededChannel(loss, seed="plan", definition=definition)
     build(table.mechanism, **table.parameters).measure(np.zeros(small, np.int64), channel)
     # Groups with noise of their own are drawn one by one.
-    drawn, large = (tuple(1 if a in whole else n for a, n in enumerate(each)) for each in (small, shape))
-    return [replace(each, shape=large if each.shape == drawn else each.shape) for each in channel.transcript]
+    drawn, large = (tuple(1 if a in grouped else n for a, n in enumerate(sizes)) for sizes in (small, shape))
+    return [replace(draw, shape=large if draw.shape == drawn else draw.shape) for draw in channel.transcript]
 
 
 def _unlabelled(events: list[Event]) -> list[Event]:
-    """Return events without the labels of their sources, by which parallel scopes are named."""
+    """Return events without the labels of their sources, which name parallel scopes."""
     return [
-        replace(each, branches=tuple((name.rpartition(".")[2], place) for name, place in each.branches))
-        for each in events
+        replace(event, branches=tuple((name.rpartition(".")[2], branch) for name, branch in event.branches))
+        for event in events
     ]
 
 
@@ -240,7 +240,7 @@ def _same_draws(subject: Subject) -> str:
     entries = described_in(subject)
     drawn = [event for entry in entries.values() for event in transcript_of(entry)]
     tallies = len(subject.released.spec.tallies)
-    if text_of([each.document() for each in subject.certificate.transcript[tallies:]]) != text_of(drawn):
+    if text_of([event.document() for event in subject.certificate.transcript[tallies:]]) != text_of(drawn):
         raise Failed("the transcript is not that of the published measurements")
     return f"{len(entries)} measurements"
 

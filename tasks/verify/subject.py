@@ -46,12 +46,12 @@ STATEMENT = "statement.dsse.json"
 
 
 class NotARelease(Exception):
-    """What is given is not a release that can be read; the text is one line."""
+    """The folder is not a readable release; the text is one line."""
 
 
 @contextmanager
 def failing() -> Iterator[None]:
-    """Turn what is wrong with a file into the failure of the check that reads it."""
+    """Turn errors of a file into the failure of the check that reads it."""
     try:
         yield
     except Unreadable as error:
@@ -60,12 +60,10 @@ def failing() -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A release folder, with what is at hand to verify it by.
+    """A release folder, with the key and export at hand for its verification.
 
     Attributes
     ----------
-    folder
-        Of the release.
     key
         File of a public key for releases, which did not come with the folder.
     export
@@ -89,7 +87,7 @@ class Subject:
             yield from public_folder.entries(self.folder)
 
     def read(self, name: str, largest: int = LARGEST_JSON) -> bytes:
-        """Return a file of the folder, which must be a plain one and no larger than ``largest`` bytes."""
+        """Return a file of the folder, which must be a plain file of at most ``largest`` bytes."""
         with failing():
             return public_folder.read(self.folder, name, largest)
 
@@ -136,19 +134,19 @@ class Subject:
 
     @property
     def released(self) -> Released:
-        """The release with its spec and code lists; a check of its own says why they cannot be read."""
+        """The release with its spec and code lists; a separate check reports why they cannot be read."""
         try:
             return self.read_spec()
         except TabulariumError:
             raise Skipped("a spec and code lists that can be read") from None
 
     def read_spec(self) -> Released:
-        """Return the same, or raise why it cannot be read."""
+        """Return ``released``, or raise the reason why it cannot be read."""
         return self.cached("released", lambda: Released.read(self.folder, self.certificate, self.digest))
 
     @cached_property
     def index(self) -> dict[str, Any]:
-        """What the release says of its measurements.
+        """The index of the measurements.
 
         Raises
         ------
@@ -164,10 +162,10 @@ class Subject:
     def names(self) -> list[str]:
         """The tables and histograms of the release."""
         spec = self.released.spec
-        return [*(table.name for table in spec.tables), *(each.name for each in spec.histograms)]
+        return [*(table.name for table in spec.tables), *(histogram.name for histogram in spec.histograms)]
 
     def cached(self, name: str, make: Callable[[], T]) -> T:
-        """Return what ``make`` makes, made once; where it raised, what it raised."""
+        """Return the result of ``make``, called once; raise its error again."""
         if name not in self._made:
             try:
                 self._made[name] = make(), None
@@ -177,11 +175,11 @@ class Subject:
         made, raised = self._made[name]
         if raised is not None:
             raise raised
-        found: T = made
-        return found
+        value: T = made
+        return value
 
     def require_outside_folder(self, path: Path, what: str) -> None:
-        """See that a key or an export does not lie in the release: whoever wrote that could write it too."""
+        """Refuse a key or an export inside the release: its author could have written it."""
         if path.resolve().is_relative_to(self.folder.resolve()):
             raise Skipped(f"{what} got elsewhere: one that lies in the release is no reason to believe it")
 
@@ -204,21 +202,19 @@ Outcome = Literal["checked", "unchecked", "failed"]
 
 
 class Failed(Exception):
-    """Something is not what the release says; the text is one line."""
+    """A check failed; the text is one line."""
 
 
 class Skipped(Exception):
-    """A check could not be made; the text says what would be needed for it."""
+    """A check could not be made; the text says what it needs."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that is looked at.
+    """One check of a release.
 
     Attributes
     ----------
-    group
-        Under which heading it is told.
     what
         What is checked, as a statement that holds or does not.
     look
@@ -234,7 +230,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check came to.
+    """The outcome of a check.
 
     Attributes
     ----------
@@ -251,7 +247,7 @@ class Finding:
     not_installed: bool = False
 
     def as_dict(self) -> dict[str, str]:
-        """Return JSON-able values."""
+        """Return it as JSON values."""
         return {"group": self.group, "what": self.what, "outcome": self.outcome, "said": self.said}
 
 
@@ -259,7 +255,7 @@ _PROGRAM = "tabularium-dp"
 
 
 def wanted(spec: ReleaseSpec) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
-    """Yield what a release of this spec measures: table, level, mechanism and its parameters."""
+    """Yield the measurements of a spec: table, level, mechanism and its parameters."""
     for table in spec.arrays:
         for level in table.levels or ("",):
             yield table.name, level, table.mechanism, dict(table.parameters)
@@ -268,7 +264,7 @@ def wanted(spec: ReleaseSpec) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
 
 
 def described_in(subject: Subject) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return what the index says of each measurement, held against the spec.
+    """Return the index entry of each measurement, compared with the spec.
 
     Raises
     ------
@@ -276,7 +272,7 @@ def described_in(subject: Subject) -> dict[tuple[str, str], dict[str, Any]]:
         It names another measurement, mechanism or parameter, an array that is too large, or another file.
     """
     released, index = subject.released, subject.index
-    entries = {(each["table"], each["level"]): each for each in index["measurements"]}
+    entries = {(entry["table"], entry["level"]): entry for entry in index["measurements"]}
     expected = {(name, level): (kind, given) for name, level, kind, given in wanted(released.spec)}
     if list(entries) != list(expected) or len(entries) != len(index["measurements"]):
         raise Failed("the measurements are not those of the spec")
@@ -293,7 +289,7 @@ def described_in(subject: Subject) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def _see_arrays(subject: Subject, what: str, name: str, level: str, arrays: Mapping[str, Any]) -> None:
-    """See that arrays lie in the folder and are no larger than their files and the table explain."""
+    """Check that arrays are in the folder and no larger than their files and the table explain."""
     layout = subject.released.layouts.get(name)
     cells = 0 if layout is None else prod(layout.shape(level))
     for array, about in arrays.items():
@@ -315,9 +311,9 @@ def parts_in(subject: Subject) -> Parts:
     """Return every measurement of a release, finished by its mechanism."""
     version = subject.certificate.postprocessing.version
     spec = subject.released.spec
-    used = {str(each) for _, _, kind, given in wanted(spec) for each in (kind, given.get("mechanism"))}
+    used = {str(name) for _, _, kind, given in wanted(spec) for name in (kind, given.get("mechanism"))}
     used |= {"prior" for table in spec.tables if table.prior is not None}
-    if version not in REMADE or version < max(CHANGED_IN_VERSION.get(each, 0) for each in used):
+    if version not in REMADE or version < max(CHANGED_IN_VERSION.get(name, 0) for name in used):
         made = subject.certificate.software.get(_PROGRAM, "of that time")
         raise Skipped(f"post-processing of version {version}: install {_PROGRAM} {made}")
     parts: Parts = {}
@@ -337,7 +333,7 @@ def _finished(subject: Subject, name: str, level: str, entry: Mapping[str, Any])
 
 
 def transcript_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the events that the index names for one measurement, as they stand."""
+    """Return the events in an index entry."""
     return [*entry["measured"]["transcript"], *([entry["error"]["event"]] if "error" in entry else [])]
 
 

@@ -7,14 +7,20 @@ see that it fits itself. What each of them holds: :mod:`tabularium.validations.c
 
 from tabularium.tasks.publish.certificate.sections import build_certificate, certificate, public_digests
 from tabularium.tasks.publish.certificate.software import NAMED, own_version, software_versions
-from tabularium.tasks.publish.certificate.spending import Charged, Contents, Outcome, Told, with_total_budget
+from tabularium.tasks.publish.certificate.spending import (
+    Charged,
+    Contents,
+    Outcome,
+    Stated,
+    with_total_budget,
+)
 
 __all__ = [
     "NAMED",
     "Charged",
     "Contents",
     "Outcome",
-    "Told",
+    "Stated",
     "build_certificate",
     "certificate",
     "own_version",

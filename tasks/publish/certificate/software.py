@@ -26,7 +26,7 @@ from packaging.utils import canonicalize_name
 
 from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.runtime.extras import EXTRAS
-from tabularium.validations import certificate as said
+from tabularium.validations import certificate as schema
 from tabularium.validations.certificate import Certificate
 
 if TYPE_CHECKING:
@@ -59,39 +59,39 @@ def own_version() -> str:
 
 
 def software_versions() -> dict[str, str]:
-    """Return the versions of what makes a release; Prefect's where it is installed.
+    """Return the versions of the packages that make a release; Prefect's where it is installed.
 
     Raises
     ------
     PublicationError
         If one of them was not installed as a package: nobody could tell later what it was.
     """
-    found = {}
+    versions = {}
     for name in _PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             if name == _WITH_PREFECT:
                 continue
             raise PublicationError(
                 f"{name} is not installed as a package",
                 where="software",
-                hint="install Tabularium anew with pip",
+                hint="install Tabularium again with pip",
             ) from None
-    return found
+    return versions
 
 
 @lru_cache
 def code_digest(*packages: str, without: str | None = None) -> str:
-    """Return the SHA-256 over the files of these packages of ours: names and contents, in order of the names.
+    """Return the SHA-256 over the files of these packages: names and contents, in order of the names.
 
     Files in the folder ``without`` are left out. With all packages go the modules of the public API.
 
     It is taken over lines ``<SHA-256 of a file>  <its name>``, sorted by name, as ``sha256sum`` prints them.
     """
     lines = {}
-    own = _ROOT.glob("*.py") if packages == OWN else ()
-    for path in (*own, *(path for package in packages for path in (_ROOT / package).rglob("*"))):
+    paths = _ROOT.glob("*.py") if packages == OWN else ()
+    for path in (*paths, *(path for package in packages for path in (_ROOT / package).rglob("*"))):
         name = path.relative_to(_ROOT)
         if without is not None and name.is_relative_to(without):
             continue
@@ -102,7 +102,7 @@ def code_digest(*packages: str, without: str | None = None) -> str:
 
 
 def audited_code() -> str:
-    """Return the digest of the code that draws noise or judges draws, which audits are of."""
+    """Return the digest of the audited code, which draws noise or judges draws."""
     return code_digest("mechanisms", without=NOT_AUDITED)
 
 
@@ -112,7 +112,7 @@ def commit() -> str | None:
     if not (_ROOT.parent / ".git").exists():
         return None
     try:
-        told = subprocess.run(  # noqa: S603 - fixed words
+        head = subprocess.run(  # noqa: S603 - fixed words
             ["git", "-C", str(_ROOT), "rev-parse", "HEAD"],  # noqa: S607 - where git lies is the machine's affair
             capture_output=True,
             text=True,
@@ -121,38 +121,42 @@ def commit() -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return told.stdout.strip()
+    return head.stdout.strip()
 
 
 @lru_cache
 def packages_digest() -> tuple[str, int]:
     """Return the SHA-256 over lines ``name==version`` of all installed packages, sorted, and their number."""
-    told = [each.metadata for each in metadata.distributions()]  # which every attribute reads anew
-    found = sorted({f"{each['Name'].lower()}=={each['Version']}" for each in told if "Name" in each})
-    return hashlib.sha256("".join(f"{line}\n" for line in found).encode()).hexdigest(), len(found)
+    documents = [
+        distribution.metadata for distribution in metadata.distributions()
+    ]  # which every attribute reads anew
+    packages = sorted(
+        {f"{about['Name'].lower()}=={about['Version']}" for about in documents if "Name" in about}
+    )
+    return hashlib.sha256("".join(f"{line}\n" for line in packages).encode()).hexdigest(), len(packages)
 
 
-def code_provenance() -> said.Code:
-    """Return what a certificate says of the code that made it."""
+def code_provenance() -> schema.Code:
+    """Return the code section of a certificate."""
     packages, number = packages_digest()
-    return said.Code(
+    return schema.Code(
         digest=code_digest(*OWN),
         mechanisms=audited_code(),
         commit=commit(),
-        packages=said.Packages(digest=packages, number=number),
+        packages=schema.Packages(digest=packages, number=number),
     )
 
 
 @lru_cache
-def audits() -> dict[tuple[str, str], said.Audit]:
-    """Return what the last recorded audit of every mechanism found, by its name and definition.
+def audits() -> dict[tuple[str, str], schema.Audit]:
+    """Return the last recorded audit of every mechanism, by name and definition.
 
-    It is read from ``audits.json``, beside this file.
+    It is read from ``audits.json`` in this folder.
     """
-    found = json.loads(Path(__file__).with_name("audits.json").read_bytes())
+    figures = json.loads(Path(__file__).with_name("audits.json").read_bytes())
     return {
-        (name, definition): said.Audit.model_validate(audit)
-        for name, by_definition in found.items()
+        (name, definition): schema.Audit.model_validate(audit)
+        for name, by_definition in figures.items()
         for definition, audit in by_definition.items()
     }
 
@@ -167,7 +171,7 @@ Bill = tuple[dict[str, Any], list[str]]
 _MADE: dict[str, Bill] = {}
 
 
-def bill_of_materials(aside: Path, told: Certificate, last: Path | None) -> bytes:
+def bill_of_materials(aside: Path, certificate: Certificate, last: Path | None) -> bytes:
     """Return the bill of materials of the process that publishes.
 
     It depends on the certificate and on what is installed alone: the serial number is made from the release
@@ -175,21 +179,21 @@ def bill_of_materials(aside: Path, told: Certificate, last: Path | None) -> byte
 
     Parameters
     ----------
-    told
+    certificate
         The certificate, of which the release id and the time are used.
     """
     bill, listed = of_this_installation()
-    serial = uuid.uuid5(_NAMESPACE, "\n".join([told.release_id, *listed]))
+    serial = uuid.uuid5(_NAMESPACE, "\n".join([certificate.release_id, *listed]))
     about = {
         **bill["metadata"],
-        "timestamp": datetime.fromisoformat(told.created).isoformat(),
-        "properties": [{"name": "tabularium:release", "value": told.release_id}],
+        "timestamp": datetime.fromisoformat(certificate.created).isoformat(),
+        "properties": [{"name": "tabularium:release", "value": certificate.release_id}],
     }
     return (json.dumps({**bill, "serialNumber": serial.urn, "metadata": about}, indent=2) + "\n").encode()
 
 
 def of_this_installation(cache: Path | None = None) -> Bill:
-    """Return the bill of no release, whose own fields are yet to be filled in, and the list that it is of.
+    """Return a bill without the fields of a release, and the list of its components.
 
     The metadata of some two hundred distributions are read once for each set of installed packages, and what
     comes of them is kept in memory, and in the folder ``cache`` if one is given.
@@ -212,7 +216,7 @@ def _read(file: Path) -> Bill | None:
 
 
 def _keep(file: Path, bill: Bill) -> None:
-    """Write a bill whole or not at all; without it, the next process makes it again."""
+    """Write a bill completely or not at all; without it, the next process makes it again."""
     aside = file.with_suffix(f".{os.getpid()}.partial")
     with suppress(OSError):
         file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -226,40 +230,40 @@ def _make() -> Bill:
     from cyclonedx.model.component import Component, ComponentType
     from cyclonedx.output.json import JsonV1Dot6
 
-    found, needs = _reached()
-    parts = {name: _component(name, each) for name, each in sorted(found.items())}
-    whole = parts.pop(PRODUCT)
+    reached, needs = _reached()
+    parts = {name: _component(name, about) for name, about in sorted(reached.items())}
+    product = parts.pop(PRODUCT)
     python = Component(
         name=platform.python_implementation(),
         version=platform.python_version(),
         type=ComponentType.PLATFORM,
         bom_ref="python",
     )
-    listed = [*(str(each.purl) for each in (whole, *parts.values())), f"python {python.version}"]
+    listed = [*(str(part.purl) for part in (product, *parts.values())), f"python {python.version}"]
     bom = Bom(
         components=[python, *parts.values()],
         serial_number=_NAMESPACE,
         metadata=BomMetaData(
-            component=whole,
+            component=product,
             timestamp=datetime.fromtimestamp(0, UTC),
             properties=[Property(name="tabularium:release", value="")],
         ),
     )
-    parts[PRODUCT] = whole
+    parts[PRODUCT] = product
     for name, wanted in needs.items():
-        bom.register_dependency(parts[name], [parts[each] for each in sorted(wanted) if each != name])
-    bom.register_dependency(whole, [python])
+        bom.register_dependency(parts[name], [parts[needed] for needed in sorted(wanted) if needed != name])
+    bom.register_dependency(product, [python])
     bill: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
     return bill, listed
 
 
 def _reached() -> tuple[Found, dict[str, set[str]]]:
-    """Return the metadata of every distribution that our requirements reach, and which asks for which.
+    """Return the metadata of every required distribution, and the requirements between them.
 
     Names are canonical. What a requirement's marker rules out here, or what only an extra asks for that is
     not installed, is not there.
     """
-    found: Found = {}
+    reached: Found = {}
     needs: dict[str, set[str]] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
     open_: list[tuple[str, frozenset[str]]] = [(PRODUCT, _ASKED)]
@@ -269,16 +273,16 @@ def _reached() -> tuple[Found, dict[str, set[str]]]:
             continue
         seen.add((name, extras))
         try:
-            if name not in found:
-                found[name] = metadata.metadata(name)
+            if name not in reached:
+                reached[name] = metadata.metadata(name)
         except metadata.PackageNotFoundError:
             continue
-        for each in _required(found[name], extras):
-            wanted = canonicalize_name(each.name)
+        for requirement in _required(reached[name], extras):
+            wanted = canonicalize_name(requirement.name)
             if wanted != name:  # an extra of its own
                 needs.setdefault(name, set()).add(wanted)
-            open_.append((wanted, frozenset(each.extras)))
-    return found, {name: wanted & found.keys() for name, wanted in sorted(needs.items())}
+            open_.append((wanted, frozenset(requirement.extras)))
+    return reached, {name: wanted & reached.keys() for name, wanted in sorted(needs.items())}
 
 
 def _required(about: metadata.PackageMetadata, extras: frozenset[str]) -> Iterator[Requirement]:
@@ -313,12 +317,12 @@ def _licences(about: metadata.PackageMetadata) -> list[License]:
     if "License-Expression" in about:
         return [factory.make_from_string(about["License-Expression"])]
     classifiers = [
-        each.rpartition(" :: ")[2]
-        for each in about.get_all("Classifier") or ()
-        if each.startswith("License :: ") and each != "License :: OSI Approved"
+        classifier.rpartition(" :: ")[2]
+        for classifier in about.get_all("Classifier") or ()
+        if classifier.startswith("License :: ") and classifier != "License :: OSI Approved"
     ]
     if classifiers:
-        return [factory.make_with_name(each) for each in sorted(set(classifiers))]
+        return [factory.make_with_name(classifier) for classifier in sorted(set(classifiers))]
     text = about["License"].strip() if "License" in about else ""
     named = text and len(text) <= _LICENCE_LENGTH and "\n" not in text and text != "UNKNOWN"
     return [factory.make_from_string(text)] if named else []
