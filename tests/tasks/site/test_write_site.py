@@ -109,7 +109,9 @@ def test_the_budget_counts_what_was_withdrawn_and_superseded(agency: Agency, tmp
 def test_what_is_charged_between_releases_is_told(agency: Agency) -> None:
     """The step between two certificates is what neither of them charged."""
     releases = [
-        each for each in release_catalogue(agency.releases).releases if each.certificate.release_id != agency.first
+        each
+        for each in release_catalogue(agency.releases).releases
+        if each.certificate.release_id != agency.first
     ]
     (pure,) = (each for each in courses(releases) if each.symbol == "ε")
     assert [(step.between, step.amount, step.used) for step in pure.steps] == [(0, 1, 1), (1, 1, 3)]
