@@ -26,7 +26,7 @@ import yaml
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.count.count_files import read_counts
 from tabularium.tasks.ingest.ingest import ingest_source
-from tabularium.tasks.runtime.resources import close_all
+from tabularium.tasks.runtime.workspace import close_all
 from tabularium.tasks.validate import measure_source
 from tabularium.validations.release_spec.load import load_spec
 from tests.ledger.storage.postgres import Server, running

@@ -31,8 +31,7 @@ from tabularium.mechanisms.inference.margins_of_error.quantile_margins import tr
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.margins.measure_margins import measure_numbers
 from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.tasks.postprocess.denominators import whole_of
-from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.postprocess.table_layout import Layout, denominator_of
 from tabularium.tasks.runtime.run import without_data
 from tabularium.validations.release_spec.load import Loaded, load_spec
 from tabularium.validations.release_spec.measures.measure import Measure
@@ -159,9 +158,9 @@ def numbers_of(
     estimates = {name: Estimate(each, np.zeros((1, 1))) for name, each in values.items()}
     wholes = {}
     for name in table.measures:
-        whole = whole_of(loaded, layouts[array_of(table.measures, table.name, name)], estimates)
+        whole = denominator_of(loaded, layouts[array_of(table.measures, table.name, name)], estimates)
         wholes |= {} if whole is None else {name: whole.values}
-    found = measure_numbers(layouts, table, values, half, whole=True, wholes=wholes)
+    found = measure_numbers(layouts, table, values, half, whole=True, denominators=wholes)
     return {"count": (values[table.name], half[table.name]), **found}
 
 

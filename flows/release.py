@@ -34,7 +34,7 @@ from tabularium.flows.operations.waiting import (
 from tabularium.flows.release_chain import release_tables
 from tabularium.ledger.records import EMPTY, Head
 from tabularium.mechanisms.errors import DataRefused, RunRefused, TabulariumError
-from tabularium.tasks.arrival import drop_runs
+from tabularium.tasks.arrival import drop_outcomes
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import stopping
 from tabularium.tasks.runtime.run import Request, hand_back, handed_over, load
@@ -97,13 +97,13 @@ def release(
         )
         seen = last_entry(Home(Path(request.home)))
         loaded = handed_over(request) or load(request)
-        drop_runs.started(Home(Path(request.home)), request.source)
+        drop_outcomes.started(Home(Path(request.home)), request.source)
         product, of_period = loaded.spec.product, loaded.spec.period
         with telling():
             tag_run(product, of_period)
         with progress_shown(product):
             outcome = release_tables(request, loaded)
-        drop_runs.finished(Home(Path(request.home)), request.source, "published")
+        drop_outcomes.finished(Home(Path(request.home)), request.source, "published")
     except Exception as error:  # the text of any other's may quote data
         failure = public_error(error, "run")
     else:
@@ -135,9 +135,9 @@ def _stopped(
     if request is not None:
         refused = isinstance(failure, DataRefused | RunRefused)
         try:
-            ending: drop_runs.Ending = "refused" if refused else "failed"
+            ending: drop_outcomes.Ending = "refused" if refused else "failed"
             name = getattr(failure, "run", "")
-            drop_runs.finished(Home(Path(request.home)), request.source, ending, run=name)
+            drop_outcomes.finished(Home(Path(request.home)), request.source, ending, run=name)
         except Exception as error:  # what the run failed by may keep this from being written down, too
             message = sanitised(error, "arrivals").line()
             get_run_logger().warning("how the run of the drop ended is not written down: %s", message)

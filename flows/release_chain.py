@@ -51,7 +51,7 @@ from tabularium.tasks.ledger_stages import (
     reserve,
 )
 from tabularium.tasks.measure import measure
-from tabularium.tasks.postprocess.stages import (
+from tabularium.tasks.postprocess.estimation import (
     check,
     find_margins,
     make_consistent,
@@ -67,8 +67,7 @@ from tabularium.tasks.publish.draft_folder import (
     require_accepted,
 )
 from tabularium.tasks.publish.period_index import renew_index
-from tabularium.tasks.publish.publish import PublishedHandle, publish
-from tabularium.tasks.publish.rebuild import is_lost, rebuild
+from tabularium.tasks.publish.publish import PublishedHandle, is_lost, publish, rebuild
 from tabularium.tasks.publish.release_folder import check_release, check_statement, release_folder
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.remake import take_measurements

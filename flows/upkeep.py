@@ -1,5 +1,5 @@
 """Upkeep as Prefect runs it, night by night; what is done stands in
-:mod:`tabularium.tasks.custody.upkeep_steps`.
+:mod:`tabularium.tasks.custody.restore`.
 
 Whatever fails, fails with one line, and an event ``tabularium.upkeep.failed`` that an automation can mail.
 """
@@ -20,7 +20,7 @@ from tabularium.flows.operations.reporting.announcements import emit
 from tabularium.flows.operations.reporting.overdue import overdue
 from tabularium.flows.operations.waiting import one_line_for_each_failure
 from tabularium.mechanisms.errors import TabulariumError
-from tabularium.tasks.custody.upkeep_steps import drill_restore, sweep_workspaces, verify_and_export
+from tabularium.tasks.custody.restore import drill_restore, sweep_workspaces, verify_and_export
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.stage import sanitised
 

@@ -16,9 +16,9 @@ import typer
 
 from tabularium.flows.cli.terminal import TerminalReporter, one_line_errors, out, say, table, working
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.arrival.deliver import deliver as put
 from tabularium.tasks.arrival.inboxes import Inbox
 from tabularium.tasks.arrival.manifest import MANIFEST
+from tabularium.tasks.arrival.places import deliver as put
 from tabularium.tasks.runtime.extras import require
 from tabularium.tasks.runtime.home import Home
 

@@ -87,7 +87,7 @@ class Answer(Shown):
         """
         import pandas as pd
 
-        from tabularium.tasks.published_digits import all_in_digits
+        from tabularium.tasks.publish.frames import all_in_digits
 
         rows = []
         for row in self._answer.rows:

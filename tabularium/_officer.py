@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tabularium.mechanisms.errors import InputError, LedgerError, PublicationError
-from tabularium.tasks.plan.bounds_like import in_figures
+from tabularium.tasks.plan.targets import in_figures
 
 if TYPE_CHECKING:
     from tabularium._release import Release

@@ -36,7 +36,7 @@ class Plan(Shown):
     @property
     def spec(self) -> str:
         """The spec with the plan in it: the text of a file that would lie beside the one that was planned."""
-        from tabularium.tasks.plan.spec_edits import planned_text
+        from tabularium.tasks.plan.finished_plan import planned_text
 
         return planned_text(self._found)
 
@@ -80,13 +80,13 @@ class Plan(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """What is to be known of the numbers, as sentences."""
-        from tabularium.tasks.plan.describe_plan import notes_on
+        from tabularium.tasks.plan.finished_plan import notes_on
 
         return tuple(notes_on(self._found))
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it, exact fractions as texts."""
-        from tabularium.tasks.plan.describe_plan import plan_as_json
+        from tabularium.tasks.plan.finished_plan import plan_as_json
 
         return plan_as_json(self._found)
 
@@ -103,7 +103,7 @@ class Plan(Shown):
         InputError
             The file exists, lies elsewhere, or cannot be written.
         """
-        from tabularium.tasks.plan.spec_edits import check_written, planned_text
+        from tabularium.tasks.plan.finished_plan import check_written, planned_text
         from tabularium.tasks.written_aside import written_aside
 
         target = Path(path)
@@ -115,7 +115,7 @@ class Plan(Shown):
 
     def draw(self, path: str | os.PathLike[str]) -> None:
         """Draw budget against margin into a new picture: .svg, .png or .pdf."""
-        from tabularium.tasks.plan.trade_off_plot import draw_trade_off
+        from tabularium.tasks.plan.finished_plan import draw_trade_off
 
         draw_trade_off(self._found, Path(path))
 

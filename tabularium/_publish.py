@@ -79,7 +79,7 @@ def _named(source: str | os.PathLike[str] | object | None) -> Iterator[str | Non
     if source is None or isinstance(source, str | os.PathLike):
         yield None if source is None else os.fspath(source)
         return
-    from tabularium.tasks.ingest.handed_tables import handed_over
+    from tabularium.tasks.ingest.ingest import handed_over
 
     with handed_over(source) as name:
         yield name

@@ -32,7 +32,12 @@ class Site(Shown):
         import pandas as pd
 
         rows = [
-            (release.said.product, release.said.period, release.said.release_id, release.state)
+            (
+                release.certificate.product,
+                release.certificate.period,
+                release.certificate.release_id,
+                release.state,
+            )
             for release in self._shelf.releases
         ]
         return pd.DataFrame(rows, columns=["product", "period", "release", "state"])

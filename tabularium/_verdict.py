@@ -118,10 +118,9 @@ def verify(
     NotARelease
         There is no certificate that can be read.
     """
-    from tabularium.tasks.verify.series import verify_series
     from tabularium.tasks.verify.subject import NotARelease as Unrecognised
     from tabularium.tasks.verify.subject import Subject
-    from tabularium.tasks.verify.verify_release import verify_release
+    from tabularium.tasks.verify.verify_release import verify_release, verify_series
 
     given, books = (None if path is None else Path(path) for path in (key, export))
     subjects = [Subject(Path(release), given, books) for release in (*since, folder)]

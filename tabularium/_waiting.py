@@ -273,7 +273,7 @@ def _overdue(late: Overdue) -> Waits:
 
 def _deliveries(ledger: Ledger, home: Home) -> list[Waits]:
     """Return the deliveries that were refused, and whose period was not published since."""
-    from tabularium.tasks.arrival.refused_drops import refused_drops
+    from tabularium.tasks.arrival.drop_outcomes import refused_drops
 
     refused = refused_drops(home)
     if not refused:

@@ -1,4 +1,4 @@
-"""The dry run: everything that can be refused for public reasons is refused before anything is charged."""
+"""The dry run: everything that fails for public reasons fails before anything is charged."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def dry_run(run: Run) -> None:
     from tabularium.tasks.publish.certificate import software_versions
     from tabularium.tasks.publish.draft_folder import check_draft_folder
     from tabularium.tasks.publish.release_folder import check_writable
-    from tabularium.tasks.sign.release_key import signing_key
+    from tabularium.tasks.sign.sign_release import signing_key
 
     check_writable(run)
     check_draft_folder(run)
@@ -55,7 +55,7 @@ def dry_run(run: Run) -> None:
 
 
 def dry_run_spec(run: Run) -> None:
-    """Try every mechanism, all post-processing and every format of a spec: what needs no data, and no home.
+    """Try every mechanism, all post-processing and every format of a spec, without data and home.
 
     Raises
     ------
@@ -93,7 +93,10 @@ def dry_run_mechanisms(run: Run) -> None:
         for table, level, loss, mechanism in shares(run)
     ]
     nothing = partial(_nobody, (1, 2))
-    jobs += [Job(each.name, "", loss, Fraction(0), how, nothing) for each, loss, how in histogram_shares(run)]
+    jobs += [
+        Job(histogram.name, "", loss, Fraction(0), how, nothing)
+        for histogram, loss, how in histogram_shares(run)
+    ]
     for job in jobs:
         for name in job.mechanism.components:
             preload(name)
@@ -109,13 +112,13 @@ def _nobody(shape: tuple[int, ...]) -> NDArray[np.int64]:
 
 
 def _drawn_at_once(run: Run, table: Table, level: str) -> tuple[int, ...]:
-    """Return the shape of what is drawn of a level at once: the first slab, which no other one exceeds."""
+    """Return the shape of the largest draw of a level: its first slab."""
     shape = run.layouts[table.name].measured_shape(level)
     return shape if fits(prod(shape)) else (next(slabs(shape))[1], *shape[1:])
 
 
 def dry_run_tallies(run: Run) -> None:
-    """Draw the tallies of nobody with seeded noise, which refuses a scale beyond its reach."""
+    """Draw tallies of zero with seeded noise, which refuses a scale beyond its range."""
     spec = run.loaded.spec
     for tally in spec.tallies:
         loss = spec.privacy.record_budget * tally.share
@@ -124,7 +127,7 @@ def dry_run_tallies(run: Run) -> None:
 
 
 def dry_run_priors(run: Run) -> None:
-    """Read what tables are to be drawn towards, and find its cells among theirs."""
+    """Read the earlier tables to draw towards, and match their cells."""
     for table in run.loaded.spec.tables:
         if table.prior == ABOVE:
             layout = run.layouts[table.name]
@@ -140,8 +143,8 @@ def dry_run_priors(run: Run) -> None:
                 )
         if table.name in run.loaded.priors:
             layout, prior = run.layouts[table.name], run.loaded.priors[table.name]
-            found, possible = prior_numbers(prior, layout, layout.finest), layout.measured_at(layout.finest)
-            known = ~np.isnan(found.reshape(-1)) & (True if possible is None else possible.reshape(-1))
+            numbers, possible = prior_numbers(prior, layout, layout.finest), layout.measured_at(layout.finest)
+            known = ~np.isnan(numbers.reshape(-1)) & (True if possible is None else possible.reshape(-1))
             if known.sum() < LEAST:
                 raise InputError(
                     f"it has a number for {known.sum()} of the cells that are measured now, and {LEAST} are "

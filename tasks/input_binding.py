@@ -1,4 +1,4 @@
-"""Which input a release is made from: bound to it in the home, and told to nobody.
+"""The binding of a release to its input: kept in the home, and shown to nobody.
 
 ::
 
@@ -45,25 +45,25 @@ def is_known(home: Home, release_id: str) -> bool:
 
 
 def is_bound(home: Home, release_id: str, digest: str) -> bool | None:
-    """Whether a release is bound to the input of that digest; ``None`` if it is bound to none."""
+    """Whether a release is bound to the input of a digest; ``None`` if it is bound to no input."""
     try:
-        found = _of_release(home, release_id).read_bytes()
+        binding = _of_release(home, release_id).read_bytes()
     except FileNotFoundError:
         return None
-    return hmac.compare_digest(found.split(b"\n")[0], _binding(home, release_id, digest))
+    return hmac.compare_digest(binding.split(b"\n")[0], _binding(home, release_id, digest))
 
 
 def has_source(home: Home, release_id: str, main: str) -> bool:
-    """Whether a release is bound to an input with the main source of that digest, and whatever look-ups."""
+    """Whether a release is bound to an input with this main source, and any look-ups."""
     try:
-        found = _of_release(home, release_id).read_bytes()
+        binding = _of_release(home, release_id).read_bytes()
     except FileNotFoundError:
         return False
-    return hmac.compare_digest(found.split(b"\n")[-1], _binding(home, release_id, main))
+    return hmac.compare_digest(binding.split(b"\n")[-1], _binding(home, release_id, main))
 
 
 def require_bound(home: Home, release_id: str, digest: str, *, drawing: bool = False) -> bool:
-    """Refuse another input than the one a release is bound to; return whether it is bound at all.
+    """Refuse an input other than the one a release is bound to; return whether it is bound.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def require_bound(home: Home, release_id: str, digest: str, *, drawing: bool = F
 
 @dataclass(frozen=True)
 class Claim:
-    """What an input is to be charged for.
+    """The charge that claims an input.
 
     Attributes
     ----------
@@ -130,8 +130,8 @@ def charging(
         If another process holds the inputs for a minute.
     """
     folder = _folder(home)
-    for place in ("releases", "accounts"):
-        make_folder(folder / place)
+    for kind in ("releases", "accounts"):
+        make_folder(folder / kind)
     with turn(folder / ".lock", _WAIT_SECONDS) as mine:
         if not mine:
             raise LedgerError("another process holds the inputs", where=str(folder), hint="run again")
@@ -143,13 +143,13 @@ def charging(
             record.unlink(missing_ok=True)
             make_once(record, claim.account.encode())
         yield
-        bound = dict.fromkeys(_binding(home, claim.release_id, each) for each in (digest, main))
+        bound = dict.fromkeys(_binding(home, claim.release_id, name) for name in (digest, main))
         make_once(_of_release(home, claim.release_id), b"\n".join(bound))
         require_bound(home, claim.release_id, digest)
 
 
 def require_one_account(home: Home, ledger: Ledger, main: str, account: str) -> None:
-    """Refuse an input that another account was charged for: each cap would hold for a share of it only.
+    """Refuse an input charged to another account: each cap would cover only a share of the charges.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def require_one_account(home: Home, ledger: Ledger, main: str, account: str) -> 
 
 
 def require_one_period(home: Home, ledger: Ledger, claim: Claim, main: str) -> None:
-    """Refuse an input that was charged for another period of the product, unless that is meant.
+    """Refuse an input charged for another period of the product, unless that is intended.
 
     A schedule whose file nobody replaced would otherwise spend a share of the budget each time, for the same
     people again.

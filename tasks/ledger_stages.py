@@ -1,4 +1,4 @@
-"""The stages that speak with the ledger: look up, reserve, close.
+"""The stages of the ledger: look up, reserve, close.
 
 Nothing here draws noise. The amount charged is the whole budget of the spec, for one privacy unit, under the
 account's definition: tables and levels share it by sequential composition, and the mechanisms run at ε/k, or
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChargeHandle:
-    """One release in the ledger's eyes.
+    """The charge of one release in the ledger.
 
     ``drawn`` says that its noise has been drawn and lies complete in the measurement store, so that
     nothing may be, and nothing needs to be, computed from the data again; ``drafted`` that all of it is laid
@@ -55,7 +55,7 @@ class ChargeHandle:
 
 @dataclass(frozen=True)
 class MeasuredHandle:
-    """The durable measurement of a release: which attempt, and the digest that the ledger holds.
+    """The durable measurement of a release: its attempt, and the digest in the ledger.
 
     ``measurements_from`` is the release in whose folder of the store it lies: this one, or an earlier one.
     """
@@ -85,14 +85,14 @@ def ledger_against_store(run: Run, *, tell: bool = False) -> Ledger:
 
 
 def _require_its_secret(run: Run, ledger: Ledger) -> None:
-    """Let no secret be made where the ledger holds charges: under another they would be made again."""
+    """Require the secret where the ledger has charges: under another secret they would be made again."""
     home = run.installation
     if not home.has_secret and any(ledger.charge_count(account.name) for account in ledger.accounts()):
         home.require_secret()
 
 
 def check_account(run: Run) -> None:
-    """See, before any data is read, that the account exists and would take a charge for the spec.
+    """Check, before any data is read, that the account exists and would accept a charge for the spec.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def _account(ledger: Ledger, spec: ReleaseSpec, home: Home) -> Account:
 
 
 def _opening(ledger: Ledger, spec: ReleaseSpec, name: str, population: str | None) -> str:
-    """Return the command that opens an account which the spec could charge."""
+    """Return the command that opens an account for the spec."""
     privacy = spec.privacy
     words = f"tabularium ledger open {name} --cap {privacy.budget} --unit {shlex.quote(privacy.protects)}"
     if (named := privacy.unit.population or population) is not None:
@@ -159,7 +159,7 @@ def _opening(ledger: Ledger, spec: ReleaseSpec, name: str, population: str | Non
 
 
 def find_charge(run: Run) -> ChargeHandle:
-    """Ask the ledger what it knows of this release; refuse early what it could not pay. No data is needed.
+    """Return the charge of this release; refuse early what the account could not pay. No data is needed.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def look_up(run: Run) -> ChargeHandle:
 
 
 def require_own_input(run: Run, charge: ChargeHandle, source: InputHandle) -> None:
-    """See that the input at hand is the one a charge is for.
+    """Check that the input is the one of the charge.
 
     Raises
     ------
@@ -227,7 +227,7 @@ def _claim(run: Run, release_id: str) -> Claim:
 
 
 def _say_that_it_is_another(ledger: Ledger, spec: ReleaseSpec) -> None:
-    """Note that a period has been published already, so that a changed spec is not paid for unawares."""
+    """Note that the period is published already, so that a changed spec is not paid for unawares."""
     known = ledger.published_in(spec.dataset, spec.product, spec.period)
     if known and spec.revises is None:
         note(
@@ -243,12 +243,12 @@ def _revises_something(ledger: Ledger, loaded: Loaded) -> None:
         raise LedgerError(
             f"there is nothing to revise: nothing was charged for {spec.product}, {spec.period}",
             where=f"account {spec.dataset}",
-            hint="leave out revises, or mend product, period or dataset",
+            hint="leave out revises, or correct product, period or dataset",
         )
 
 
 def _reviewable(ledger: Ledger, spec: ReleaseSpec, home: Home) -> None:
-    """Refuse what officers are to review where too few have a key: nobody could ever publish it."""
+    """Refuse a release for review where too few officers have a key: it could never be published."""
     if spec.publication.review is None:
         return
     needed = ledger.account(spec.dataset).terms.approvals_for(spec.product)
@@ -264,7 +264,7 @@ def _reviewable(ledger: Ledger, spec: ReleaseSpec, home: Home) -> None:
 
 
 def _affordable(ledger: Ledger, spec: ReleaseSpec) -> None:
-    """Refuse before hours of counting what the ledger would refuse after them; it stays the only judge."""
+    """Refuse before counting what the ledger would refuse after it; the ledger stays the only judge."""
     left = ledger.balance(spec.dataset)
     if spec.measurements_of is None and left < spec.main_amount:
         raise BudgetExhausted(
@@ -288,7 +288,7 @@ def _precheck(run: Run, ledger: Ledger) -> None:
 
 
 def revision_of(run: Run) -> dict[str, Any]:
-    """Return what a charge is for, whether or not it costs anything, as the ledger is asked before it."""
+    """Return the purpose of a charge, for the ledger's check before it, whether or not it costs anything."""
     spec = run.loaded.spec
     return {
         "product": spec.product,
@@ -300,7 +300,7 @@ def revision_of(run: Run) -> dict[str, Any]:
 
 
 def _charged_for(run: Run) -> dict[str, Any]:
-    """Return what a charge is for, as the ledger is asked before it and at it."""
+    """Return the purpose of a charge, for the ledger's check before it and the charge itself."""
     spec = run.loaded.spec
     return {
         **revision_of(run),
@@ -312,7 +312,7 @@ def _charged_for(run: Run) -> dict[str, Any]:
 
 
 def _drawn(run: Run, charge: Charge) -> bool:
-    """Whether a complete measurement of this release lies in the store, recorded or not."""
+    """Whether the store has a complete measurement of this release, recorded or not."""
     if charge.state in {"measured", "published"}:
         return True
     return charge.state == "drawing" and run.store.complete(charge.release_id, charge.fence) is not None
@@ -320,14 +320,14 @@ def _drawn(run: Run, charge: Charge) -> bool:
 
 @stage("reserve budget")
 def reserve(run: Run, charge: ChargeHandle, source: InputHandle) -> str:
-    """Reserve the budget of the release and bind it to its input, once however often it is asked."""
+    """Reserve the budget of the release and bind it to its input; idempotent."""
     with ledger_against_store(run) as ledger:
         reserve_for(run, ledger, source, charge.release_id, run.loaded.spec.main_amount)
     return charge.release_id
 
 
 def reserve_for(run: Run, ledger: Ledger, source: InputHandle, name: str, amount: Fraction) -> Charge:
-    """Reserve ``amount`` under a name, which from then on stands for one input.
+    """Reserve ``amount`` under a name, which is bound to one input from then on.
 
     Raises
     ------
@@ -355,7 +355,7 @@ def close(
     statement: str | None = None,
     signed_by: str | None = None,
 ) -> None:
-    """Write ``published`` with the digests of certificate and statement; the same again changes nothing."""
+    """Write ``published`` with the digests of certificate and statement; idempotent."""
     with run.ledger as ledger:
         ledger.published(
             *(measured.release_id, measured.fence),

@@ -12,13 +12,15 @@ them all. Later stages read only those files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from itertools import accumulate
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,15 +33,14 @@ from tabularium.mechanisms.errors import LedgerError, PublicationError, Tabulari
 from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT, class_errors, total_error
 from tabularium.mechanisms.measured import Measured, Release
 from tabularium.mechanisms.mechanism import Mechanism
-from tabularium.tasks.count.count_files import CountsHandle, read_counts, read_sizes
-from tabularium.tasks.count.table_axes import place_at
-from tabularium.tasks.joined_slabs import join_slabs
+from tabularium.tasks.count.count_files import CountsHandle, place_at, read_counts, read_sizes
 from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.runtime.diagnoses import keep_traceback
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import advanced, note, stopping
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
-from tabularium.tasks.runtime.tracebacks import keep
+from tabularium.tasks.runtime.workspace import new_mapped
 from tabularium.validations.imported_later import Later
 from tabularium.validations.release_spec.checks.table_checks import MECHANISM, level_shapes, slabs
 from tabularium.validations.release_spec.model import ReleaseSpec
@@ -64,16 +65,12 @@ Drawn = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One array of true counts and what measuring it may cost one record.
+    """One array of true counts and the budget of its measurement for one record.
 
     Attributes
     ----------
-    loss
-        For all of it.
     error_loss
         The part of it that measures how far the release lies from the truth; often nothing.
-    read
-        Returns the true counts.
     rows
         First node of a slab of the level, and the one after its last; None for the whole level. Slabs have no
         cell in common, so that what is lost to one record is the loss of one slab.
@@ -89,11 +86,11 @@ class Job:
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """The true counts, held from when they are asked for first."""
+        """The true counts, held from first use."""
         return self.read()
 
     def let_go(self) -> None:
-        """Hold the counts no longer."""
+        """Release the counts."""
         self.__dict__.pop("counts", None)
 
     @property
@@ -124,22 +121,22 @@ class MeasuredError:
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """One measured table and level, as it was drawn and as its mechanism finished it."""
+    """One measured table and level, as drawn and as finished by its mechanism."""
 
     measured: Measured
     release: Release
     error: MeasuredError | None
 
     def in_shape(self, layout: Layout | None, level: str) -> Finished:
-        """Return it with the released numbers in the shape of their level, exact zeros among them."""
+        """Return it with the released numbers in the shape of their level, exact zeros included."""
         if layout is None or layout.possible(level) is None:
             return self
-        whole = replace(self.release, values=layout.in_shape(level, self.release.values))
-        return replace(self, release=whole)
+        replaced = replace(self.release, values=layout.in_shape(level, self.release.values))
+        return replace(self, release=replaced)
 
     @property
     def transcript(self) -> tuple[Event, ...]:
-        """All events that were drawn for it."""
+        """All events of its draws."""
         return self.release.transcript + (() if self.error is None else (self.error.event,))
 
 
@@ -149,7 +146,7 @@ Parts = dict[str, dict[str, Finished]]
 
 @stage("measure")
 def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> MeasuredHandle:
-    """Draw the noise of every table and level once, or find that it has been drawn.
+    """Draw the noise of every table and level once, or adopt what has been drawn.
 
     Raises
     ------
@@ -184,7 +181,7 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
 
 
 def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
-    """See that what is about to be drawn is what was paid for: the spec may have been edited meanwhile."""
+    """Check that the draws are those that were paid for: the spec may have been edited meanwhile."""
     loaded = run.loaded
     paid = charge is not None and (charge.spec_digest, charge.amount) == (
         loaded.digest,
@@ -203,7 +200,7 @@ def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
 
 
 def _drawings(run: Run, jobs: list[Job]) -> dict[str, Callable[[], Drawn]]:
-    """Return what draws each part, by its purpose."""
+    """Return the function that draws each part, by its purpose."""
     # As the spec has them and not the counts: how many sizes a histogram has is confidential.
     shapes = {
         (table.name, level): shape
@@ -224,7 +221,7 @@ def _drawings(run: Run, jobs: list[Job]) -> dict[str, Callable[[], Drawn]]:
 
 
 def _drawing(job: Job, definition: Definition, done: int, of: int, home: Home) -> Callable[[], Drawn]:
-    """Return the function that draws one part; all that can fail without noise is done before it is called.
+    """Return the function that draws one part; what can fail without noise is done before its call.
 
     Its channel is its own and holds its share alone: that a part was adopted changes no other one's draw.
     ``done`` is how many of the release's cells come before it.
@@ -246,15 +243,15 @@ def _drawing(job: Job, definition: Definition, done: int, of: int, home: Home) -
 
 
 def _kept_for_its_author(error: Exception, home: Home) -> None:
-    """Keep the traceback of what a mechanism raised, whatever becomes of it."""
+    """Keep the traceback of a mechanism's error, whatever happens to it."""
     with suppress(Exception):
-        file = keep(error, home)
+        file = keep_traceback(error, home)
         if file is not None:
             note(f"a mechanism raised {type(error).__name__}; its traceback stands in {file}")
 
 
 def drawing_tallies(run: Run, counts: CountsHandle) -> dict[str, Callable[[], Drawn]]:
-    """Return what draws the tallies of a spec, by purpose; see :mod:`tabularium.tasks.unit_tallies`."""
+    """Return the functions that draw tallies, by purpose; see :mod:`tabularium.tasks.unit_tallies`."""
     spec = run.loaded.spec
     assert counts.units is not None  # noqa: S101 - they are counted where there are tallies
     units = read_counts(counts.units, run.installation.secret())
@@ -267,7 +264,7 @@ def drawing_tallies(run: Run, counts: CountsHandle) -> dict[str, Callable[[], Dr
 
 
 def draw_tally(spec: ReleaseSpec, tally: Tally, units: NDArray[np.int64], channel: Channel) -> Drawn:
-    """Draw one tally with all that the channel holds, which is what it may cost one record.
+    """Draw one tally with the full budget of the channel, for one record.
 
     Parameters
     ----------
@@ -287,7 +284,7 @@ def draw_tally(spec: ReleaseSpec, tally: Tally, units: NDArray[np.int64], channe
 
 
 def draw_job(job: Job, channel: Channel, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Draw one measurement, add its arrays to ``arrays``, and return what is noted beside them."""
+    """Draw one measurement, add its arrays to ``arrays``, and return its notes."""
     measured = job.mechanism.measure(job.counts, channel.grant(job.loss - job.error_loss, job.purpose))
     names = {key: f"{job.purpose}/{key}" for key in measured.arrays}
     arrays |= {names[key]: array for key, array in measured.arrays.items()}
@@ -311,14 +308,12 @@ def draw_job(job: Job, channel: Channel, arrays: dict[str, NDArray[Any]]) -> dic
 def measure_error(
     counts: NDArray[np.int64], released: NDArray[Any], channel: Channel
 ) -> tuple[NDArray[np.int64], Event]:
-    """Measure Σ|counts - released| in each class, with all that the channel holds.
+    """Measure Σ|counts - released| in each class, with the full budget of the channel.
 
     One record changes one of the sums, by 1.
 
     Parameters
     ----------
-    counts
-        The true counts.
     released
         What was released of them, finished from paid measurements alone.
 
@@ -333,13 +328,13 @@ def measure_error(
 
 
 def _jobs(run: Run, counts: CountsHandle) -> Iterator[Job]:
-    """Yield what is to be measured, table by table and level by level, each with its part of the budget."""
+    """Yield the measurements, table by table and level by level, with their parts of the budget."""
     secret = run.installation.secret()
     for table, level, loss, mechanism in shares(run):
         if level not in counts.tables[table.name]:
-            slabbed, place = counts.slabbed[table.name], place_at(run.loaded, table, level)
+            slabbed, positions = counts.slabbed[table.name], place_at(run.loaded, table, level)
             for rows in slabs(level_shapes(table, run.loaded.domains)[level]):
-                read = partial(slabbed.at, place, *rows)
+                read = partial(slabbed.at, positions, *rows)
                 yield Job(table.name, level, loss, Fraction(0), mechanism, read, rows)
             continue
         true = read_counts(counts.tables[table.name][level], secret)
@@ -358,7 +353,7 @@ def _same(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def shares(run: Run) -> Iterator[tuple[Table, str, Fraction, Mechanism]]:
-    """Yield every measurement of the spec with its loss for one record, and the mechanism that makes it."""
+    """Yield every measurement of the spec with its loss for one record, and its mechanism."""
     losses = run.loaded.spec.losses
     for table in run.loaded.spec.arrays:
         mechanism = build(table.mechanism, **table.parameters)
@@ -367,7 +362,7 @@ def shares(run: Run) -> Iterator[tuple[Table, str, Fraction, Mechanism]]:
 
 
 def histogram_shares(run: Run) -> Iterator[tuple[Histogram, Fraction, Mechanism]]:
-    """Yield every histogram of the spec with its loss for one record, and the mechanism that measures it."""
+    """Yield every histogram of the spec with its loss for one record, and its mechanism."""
     spec = run.loaded.spec
     for histogram in spec.histograms:
         mechanism = build(MECHANISM, **{**histogram.parameters, "form": "prevalences"})
@@ -375,7 +370,7 @@ def histogram_shares(run: Run) -> Iterator[tuple[Histogram, Fraction, Mechanism]
 
 
 def read_measurements(run: Run, handle: MeasuredHandle) -> Parts:
-    """Return a measurement, read back and every part finished, once in a run. Sees no true value.
+    """Return a measurement, read back and finished, once per run. Sees no true value.
 
     Raises
     ------
@@ -402,12 +397,80 @@ def _read_measurements(run: Run, handle: MeasuredHandle) -> Parts:
 
 
 def finish_part(part: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Finished:
-    """Finish one part of a stored measurement: what was noted of it, and its arrays."""
-    own = {key: arrays[name] for key, name in part["arrays"].items()}
-    measured = Measured.from_document(part["measured"], own)
+    """Finish one part of a stored measurement: its notes, and its arrays."""
+    by_key = {key: arrays[name] for key, name in part["arrays"].items()}
+    measured = Measured.from_document(part["measured"], by_key)
     noted = part.get("error")
     error = None
     if noted is not None:
         totals = tuple(int(total) for total in arrays[noted["array"]])
         error = MeasuredError(totals, Event.from_dict(noted["event"]))
     return Finished(measured, restore(measured).finish(measured), error)
+
+
+# The slabs of a level, joined in the workspace for several stages. The joined file is named by the digest
+# of the measurements, so that those of other measurements are not found.
+
+
+Part = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+"""What was noted of a stored part, and its arrays."""
+
+
+def join_slabs(run: Run, digest: str, parts: Sequence[Part]) -> list[Part]:
+    """Return one stored part for each level: slabs are joined.
+
+    Parameters
+    ----------
+    digest
+        Of all measurements of the release.
+
+    Raises
+    ------
+    PublicationError
+        If the slabs of a level do not fit together.
+    """
+    rows = {
+        (table.name, level): shape[0] if shape else 1
+        for table in run.loaded.spec.arrays
+        for level, shape in level_shapes(table, run.loaded.domains).items()
+    }
+    levels: dict[tuple[str, str], list[Part]] = {}
+    for meta, arrays in parts:
+        levels.setdefault((meta["table"], meta["level"]), []).append((meta, arrays))
+    return [
+        slabs[0] if "rows" not in slabs[0][0] else _joined(run.folder("joined"), digest, slabs, rows[level])
+        for level, slabs in levels.items()
+    ]
+
+
+def _joined(folder: Path, digest: str, slabs: list[Part], nodes: int) -> Part:
+    first = slabs[0][0]
+    measured = [Measured.from_document(meta["measured"], {}) for meta, _ in slabs]
+    rows = [(int(low), int(high)) for low, high in (meta["rows"] for meta, _ in slabs)]
+    drawn = [event for slab in measured for event in slab.transcript]
+    shape = (rows[-1][1], *drawn[0].shape[1:])
+    (name,) = first["arrays"]
+    consistent = all(replace(event, shape=shape) == replace(drawn[0], shape=shape) for event in drawn)
+    if (
+        not consistent
+        or rows[-1][1] != nodes
+        or [low for low, _ in rows] != [0, *(high for _, high in rows[:-1])]
+        or [event.shape[0] for event in drawn] != [high - low for low, high in rows]
+    ):
+        raise PublicationError(
+            "the slabs of a level do not fit together",
+            where=f"table {first['table']}, level {first['level']}",
+            hint="restore the measurements from the backup",
+        )
+    path = folder / f"{digest}-{first['table']}.{first['level']}.npy"
+    if not path.exists():
+        aside = path.with_name(f"{path.stem}.{os.getpid()}.npy")
+        joined = new_mapped(aside, shape, np.int64)
+        for (low, high), (meta, arrays) in zip(rows, slabs, strict=True):
+            joined[low:high] = arrays[meta["arrays"][name]]
+        aside.replace(path)
+    array = np.asarray(np.load(path, mmap_mode="r"))
+    insecure = any(part.insecure for part in measured)
+    whole_event = replace(drawn[0], shape=shape).as_dict()
+    document = {**first["measured"], "transcript": [whole_event], "insecure": insecure}
+    return {**first, "measured": document, "arrays": {name: name}}, {name: array}

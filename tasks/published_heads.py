@@ -1,4 +1,4 @@
-"""Heads in the publication folder: they tell an old copy of the ledger where a whole home was restored.
+"""Heads in the publication folder, which reveal an old copy of the ledger after a home was restored.
 
 ::
 
@@ -7,7 +7,7 @@
     <publication folder>/<product>/<period>/<release id>/certificate.json    read where that file is missing
 
 Each names the ledger, by its first entry, and the last entry that it had; a ledger that lacks the entry has
-forgotten what was spent. Only a head under the agency's own key counts, so that whoever can write to the
+forgotten what was spent. Only a head under the agency's own key counts, so that a person who can write to the
 folder cannot stop the agency; who can delete from it can make an old copy look like a new one, and against
 that only a second witness helps.
 """
@@ -28,7 +28,7 @@ from tabularium.tasks.input_binding import is_known
 from tabularium.tasks.publish.release_folder import HEADS, make_readable_folder, release_folder
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
-from tabularium.validations import certificate as said
+from tabularium.validations import certificate as schema
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.public_files import Unreadable, json_object, read_plain
 from tabularium.validations.redaction import os_errors_as
@@ -57,23 +57,23 @@ class StampedHead:
     mac: str
 
     def fields(self) -> dict[str, Any]:
-        """Return it as a certificate has it."""
+        """Return it as certificates have it."""
         return {"seq": self.head.seq, "hash": self.head.hash, "chain": self.chain, "mac": self.mac}
 
     @classmethod
-    def said(cls, head: said.Head) -> StampedHead:
+    def read(cls, head: schema.Head) -> StampedHead:
         """Return the head that a certificate names."""
         return cls(Head(head.seq, head.hash), head.chain, head.mac)
 
     @classmethod
     def of(cls, stated: Mapping[str, Any]) -> StampedHead:
-        """Read it from what :meth:`fields` gave."""
+        """Read it from the result of :meth:`fields`."""
         return cls(Head(stated["seq"], stated["hash"]), stated["chain"], stated["mac"])
 
 
 @dataclass(frozen=True)
 class NamedHead:
-    """A head that is the agency's own: of which ledger, and for which release it was written."""
+    """A head with the agency's mark: its ledger, and the release for which it was written."""
 
     chain: str
     head: Head
@@ -87,7 +87,7 @@ def stamped_head(run: Run, ledger: Ledger, release_id: str) -> StampedHead:
 
 
 def write_head_marker(run: Run, release_id: str, stamped: StampedHead) -> None:
-    """Put a head into the publication folder, durably, in the place of an earlier one of this release.
+    """Write a head to the publication folder, durably, replacing an earlier one of this release.
 
     Raises
     ------
@@ -129,10 +129,10 @@ def require_heads(run: Run, ledger: Ledger, *, tell: bool = False) -> None:
     """
     base, chain = _product(run).parent, ledger.chain()
     every = list(_heads(base, _key(run)))
-    own = [found for found in every if found is not None]
-    unmarked = len(every) - len(own)
-    ledger.expect(found.head for found in own if found.chain == chain)
-    elsewhere = {found.release_id for found in own if found.chain != chain}
+    heads = [head for head in every if head is not None]
+    unmarked = len(every) - len(heads)
+    ledger.expect(head.head for head in heads if head.chain == chain)
+    elsewhere = {head.release_id for head in heads if head.chain != chain}
     if tell and unmarked:
         note(
             f"passed over, since this agency's secret does not vouch for them: {unmarked} heads in {base}; "
@@ -145,7 +145,7 @@ def require_heads(run: Run, ledger: Ledger, *, tell: bool = False) -> None:
 
 
 def require_new(run: Run, ledger: Ledger, name: str) -> None:
-    """Refuse a name of which more is known outside the ledger than inside: that of a tally, for instance.
+    """Refuse a name known outside the ledger and not inside, such as a tally's.
 
     Raises
     ------
@@ -153,8 +153,8 @@ def require_new(run: Run, ledger: Ledger, name: str) -> None:
         As ``require_heads``; or if the home has bound an input to it, and the ledger does not know of it.
     """
     chain = ledger.chain()
-    own = (found for found in _heads(_product(run).parent, _key(run)) if found is not None)
-    _require_new(run, ledger, name, {found.release_id for found in own if found.chain != chain})
+    heads = (head for head in _heads(_product(run).parent, _key(run)) if head is not None)
+    _require_new(run, ledger, name, {head.release_id for head in heads if head.chain != chain})
 
 
 def _require_new(run: Run, ledger: Ledger, name: str, elsewhere: set[str]) -> None:
@@ -191,14 +191,14 @@ def _key(run: Run) -> bytes:
 
 
 def _heads(base: Path, key: bytes) -> Iterator[NamedHead | None]:
-    """Go through the heads below a publication folder; ``None`` for each that is not the agency's own."""
+    """Yield the heads below a publication folder; ``None`` for each without the agency's mark."""
     known = set()
     for path in sorted(base.glob(f"*/{HEADS}/*")):
         if not path.name.startswith("."):
-            found = _head_in(path, HEADS, key)
-            if found is not None:
+            head = _head_in(path, HEADS, key)
+            if head is not None:
                 known.add(path.name)
-            yield found
+            yield head
     for path in sorted(base.glob(f"*/*/*/{CERTIFICATE}")):
         folder = path.parent
         if folder.name not in known and not folder.name.startswith(".") and not folder.is_symlink():
@@ -206,7 +206,7 @@ def _heads(base: Path, key: bytes) -> Iterator[NamedHead | None]:
 
 
 def _head_in(path: Path, kind: str, key: bytes) -> NamedHead | None:
-    """Return the head that a head file or certificate names, if the agency's key vouches for it."""
+    """Return the head in a head file or certificate, if it has the agency's mark."""
     try:
         document = json_object(read_plain(path, _LARGEST[kind]))
         stamped = StampedHead.of(document["ledger"]["head"])

@@ -1,8 +1,8 @@
-"""A release made again from the stored measurements of an earlier one: no data are read, and none is needed.
+"""A release from the stored measurements of an earlier one: no data are needed.
 
-What may differ is what is done with the measurements; all that decided what was measured, and how, must be as
+Only the use of the measurements may differ; everything that decided what was measured, and how, must be as
 it was (:func:`tabularium.validations.release_spec.load.measurement_plan`). The plan of the earlier release is
-read from the certificate that was kept beside its measurements, whose digest the ledger holds.
+read from the certificate that was kept with its measurements, whose digest the ledger holds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @stage("take the stored measurements")
 def take_measurements(run: Run) -> tuple[MeasuredHandle, MeasuredHandle | None]:
-    """Begin a release of the measurements of an earlier one, or find it begun; its tallies come with them.
+    """Begin a release of the measurements and tallies of an earlier one, or find it begun.
 
     Raises
     ------
@@ -56,15 +56,15 @@ def _handle(charge: Charge) -> MeasuredHandle:
 
 
 def _tallies(run: Run, ledger: Ledger, source: Charge) -> MeasuredHandle | None:
-    """Return the tallies that were published with the earlier release: of one charge, whatever was tried."""
+    """Return the tallies published with the earlier release, which are of one charge."""
     if not run.loaded.spec.tallies:
         return None
-    tried = (each for _, each in attempts(run, ledger))
-    return next(_handle(each) for each in tried if each.publication_digest == source.publication_digest)
+    tried = (charge for _, charge in attempts(run, ledger))
+    return next(_handle(charge) for charge in tried if charge.publication_digest == source.publication_digest)
 
 
 def _require_same_plan(run: Run, source: Charge) -> None:
-    """Refuse a spec that would have measured something else than the earlier release did."""
+    """Refuse a spec that would have measured something other than the earlier release."""
     where = f"release {source.release_id}"
     kept = kept_documents(run.installation, source.release_id, source.publication_digest, source.statement)
     if kept is None:
@@ -87,14 +87,12 @@ def _require_same_plan(run: Run, source: Charge) -> None:
 
 
 def require_same_cells(loaded: Loaded, impossible: Mapping[str, int | None], where: str) -> None:
-    """Refuse measurements of cells that are exactly zero now, and were drawn with the others once.
+    """Refuse measurements of cells that are exactly zero now and were measured then.
 
     Parameters
     ----------
     impossible
         How many cells of each table the earlier release left out, as its certificate says.
-    where
-        The earlier release, in words.
 
     Raises
     ------
@@ -107,5 +105,5 @@ def require_same_cells(loaded: Loaded, impossible: Mapping[str, int | None], whe
                 f"was measured by an earlier version, which drew noise for cells of table {table.name} that "
                 "are exactly zero now",
                 where=where,
-                hint="run it anew, with a charge: without measurements_of",
+                hint="run it again with a charge, without measurements_of",
             )

@@ -1,23 +1,23 @@
-"""Tallies: noisy numbers of privacy units, which noisy rules are judged by, and how many units were cut.
+"""Tallies: noisy numbers of privacy units for noisy rules, and of units that were cut.
 
 Tallies have a charge of their own, made and drawn before the main one, so that a rule that fails stops the
 run before the main charge is made. What a tally charge costs is spent whatever the rules say.
 
 The proof. To a tally each unit adds a number from 0 to m, by its own records alone
-(:mod:`tabularium.tasks.count.bounding`), with m = 1 but for the records that are left out: one unit changes
-it by at most m. A unit changes at most k records, and a channel is opened for a record, with ε/k or ρ/k². So
-a tally is drawn with a declared sensitivity of m/k for each record. Its noise has the scale (m/k)/(ε/k) =
-m/ε, or the variance (m²/k²)/(2ρ/k²) = m²/(2ρ), and it costs one unit k·(ε/k) = ε, or k²·(ρ/k²) = ρ: what the
-accounting says of the event for a group of k records. Tallies and main charge compose sequentially: their
-amounts add to the budget of the spec. To compare a noisy number with bounds, or with what was published
-before, is post-processing: anybody may be told that a rule failed.
+(:mod:`tabularium.tasks.count.contributions`), with m = 1 but for the records that are left out: one unit
+changes it by at most m. A unit changes at most k records, and a channel is opened for a record, with ε/k or
+ρ/k². So a tally is drawn with a declared sensitivity of m/k for each record. Its noise has the scale
+(m/k)/(ε/k) = m/ε, or the variance (m²/k²)/(2ρ/k²) = m²/(2ρ), and it costs one unit k·(ε/k) = ε, or k²·(ρ/k²)
+= ρ: what the accounting says of the event for a group of k records. Tallies and main charge compose
+sequentially: their amounts add to the budget of the spec. To compare a noisy number with bounds, or with what
+was published before, is post-processing: the failure of a rule is public.
 
 A release draws a number once for each input and never again; an edited spec is another release, and pays for
-another number. An input that was mended is another one, and pays for another *attempt*: the name of its
+another number. A corrected input is another one, and pays for another *attempt*: the name of its
 charge is a keyed function of the release id and the number of the attempt, and the home binds each attempt to
 its input (:mod:`tabularium.tasks.input_binding`). Every attempt is a charge of its own: sequential
-composition again, and the certificate adds all of them to what the release cost. That there were several says
-that the input changed, which no budget covers: the certificate names it as outside.
+composition again, and the certificate adds all of them to the cost of the release. Several attempts show that
+the input changed, which no budget covers: the certificate names it as outside the guarantee.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from tabularium.mechanisms.errors import DataRefused, LedgerError, PublicationEr
 from tabularium.tasks.count.count_files import CountsHandle
 from tabularium.tasks.ingest.ingest import InputHandle
 from tabularium.tasks.input_binding import is_bound, require_bound
-from tabularium.tasks.last_published import last_number
 from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle, ledger_against_store, reserve_for
 from tabularium.tasks.measure import drawing_tallies
-from tabularium.tasks.publish.certificate.certificate_parts import Outcome
+from tabularium.tasks.publish.certificate.spending import Outcome
+from tabularium.tasks.publish.verify_certificate import last_number
 from tabularium.tasks.published_heads import require_new, stamped_head, write_head_marker
 from tabularium.tasks.runtime.progress import note, stopping
 from tabularium.tasks.runtime.run import Run
@@ -59,7 +59,7 @@ _SPENT = {"drawing", "measured", "published", "abandoned"}
 
 @dataclass(frozen=True)
 class Drawn:
-    """A tally that was drawn.
+    """A drawn tally.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Drawn:
 
 
 def afford_tallies(run: Run, charge: ChargeHandle) -> None:
-    """Refuse, before any data are read, what would not pay for tables and a first tally together.
+    """Refuse, before any data are read, a budget that cannot pay for tables and a first tally.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def check_tallies(run: Run, charge: ChargeHandle, source: InputHandle) -> None:
     if not run.loaded.spec.tally_share:
         return
     ledger = run.ledger
-    with _told_at_home():
+    with _refused_at_home():
         name = _attempt(run, source)
         require_new(run, ledger, name)
         known = ledger.charge(name)
@@ -131,8 +131,8 @@ def _afford(run: Run, ledger: Ledger, charge: ChargeHandle, *, to_draw: bool) ->
 
 
 @contextmanager
-def _told_at_home() -> Iterator[None]:
-    """Tell at home alone what the ledger says of an attempt: it tells whether an input was tried before."""
+def _refused_at_home() -> Iterator[None]:
+    """Show the ledger's refusal of an attempt only at home: it tells whether an input was tried before."""
     try:
         yield
         return
@@ -144,7 +144,7 @@ def _told_at_home() -> Iterator[None]:
 def tally(
     run: Run, charge: ChargeHandle, source: InputHandle, counts: CountsHandle | None
 ) -> MeasuredHandle | None:
-    """Draw the tallies of this input once, and judge the noisy rules by them; None where there are none.
+    """Draw the tallies of this input once, and judge the noisy rules by them; None without tallies.
 
     Without ``counts`` the main charge is drawn, so that the rules held for this input.
 
@@ -158,7 +158,7 @@ def tally(
     """
     if not run.loaded.spec.tally_share:
         return None
-    with _told_at_home(), ExitStack() as held:
+    with _refused_at_home(), ExitStack() as held:
         ledger = held.enter_context(ledger_against_store(run))
         if counts is None:
             name, draw = _drawn_for(run, ledger, source), None
@@ -191,7 +191,7 @@ def drawn(run: Run, handle: MeasuredHandle) -> list[Drawn]:
         If they were drawn with predictable noise.
     """
     stored = run.store.read(handle.release_id, handle.fence, digest=handle.digest)
-    parts = [stored.parts[each.purpose] for each in run.loaded.spec.tallies]
+    parts = [stored.parts[tally.purpose] for tally in run.loaded.spec.tallies]
     if any(part.meta["insecure"] for part in parts):
         raise PublicationError(
             "these tallies were drawn from a seeded stream and protect nobody",
@@ -199,56 +199,56 @@ def drawn(run: Run, handle: MeasuredHandle) -> list[Drawn]:
             hint="draw them with the secure channel",
         )
     return [
-        Drawn(each, int(part.arrays["number"][0]), Event.from_dict(part.meta["event"]))
-        for each, part in zip(run.loaded.spec.tallies, parts, strict=True)
+        Drawn(tally, int(part.arrays["number"][0]), Event.from_dict(part.meta["event"]))
+        for tally, part in zip(run.loaded.spec.tallies, parts, strict=True)
     ]
 
 
 def attempts(run: Run, ledger: Ledger) -> list[tuple[int, Charge]]:
-    """Return every attempt's charge that was spent for a release, with its number."""
+    """Return the spent charges of a release's attempts, with their numbers."""
     every = ((number, ledger.charge(name)) for number, name in _names(run))
     known = takewhile(lambda pair: pair[1] is not None, every)
-    return [(number, each) for number, each in known if each is not None and each.state in _SPENT]
+    return [(number, charge) for number, charge in known if charge is not None and charge.state in _SPENT]
 
 
-def outcomes(run: Run, found: list[Drawn]) -> list[Outcome]:
-    """Return what the certificate says of tallies that only the draw settles: numbers, and broken rules."""
+def outcomes(run: Run, draws: list[Drawn]) -> list[Outcome]:
+    """Return the outcomes of tallies in the certificate: numbers, and broken rules."""
     rules = {rule.name: rule for rule in run.loaded.spec.rules}
     return [
         Outcome(
-            each.number,
-            tuple(name for name, _ in _broken(run, rules[each.tally.of], each.number))
-            if each.tally.of in rules
+            tally.number,
+            tuple(name for name, _ in _broken(run, rules[tally.tally.of], tally.number))
+            if tally.tally.of in rules
             else None,
         )
-        for each in found
+        for tally in draws
     ]
 
 
-def _judge(run: Run, found: list[Drawn]) -> None:
+def _judge(run: Run, draws: list[Drawn]) -> None:
     spec = run.loaded.spec
     rules = {rule.name: rule for rule in spec.rules}
     things = spec.privacy.counted_things
-    for each in found:
-        rule = rules.get(each.tally.of)
+    for draw in draws:
+        rule = rules.get(draw.tally.of)
         if rule is None:
             continue
-        for name, why in _broken(run, rule, each.number):
-            margin = tally_about(spec, each.tally)["margin"]
-            said = f"the noisy number of {things}, {each.number:,} ± {margin:,}, {why}"
+        for name, why in _broken(run, rule, draw.number):
+            margin = tally_about(spec, draw.tally)["margin"]
+            message = f"the noisy number of {things}, {draw.number:,} ± {margin:,}, {why}"
             if rule.severity == "warn":
-                note(f"{said} (rule {name}), which only warns")
+                note(f"{message} (rule {name}), which only warns")
                 continue
             raise RuleFailed(
-                said,
+                message,
                 where=f"rule {name}",
-                hint="mend the source, or the rule, which makes another release: either pays for another "
+                hint="correct the source, or the rule, which makes another release: either pays for another "
                 "noisy number, and what this one cost stays spent",
             )
 
 
 def _broken(run: Run, rule: Any, number: int) -> Iterator[tuple[str, str]]:
-    """Yield (name, in which way) of each part of a rule that a noisy number breaks."""
+    """Yield (name, reason) of each part of a rule that a noisy number breaks."""
     assert isinstance(rule, RowCountRule)  # noqa: S101 - no other rule is noisy
     if rule.min is not None and number < rule.min:
         yield rule.name, f"is below {rule.min:,}"
@@ -265,7 +265,7 @@ def _broken(run: Run, rule: Any, number: int) -> Iterator[tuple[str, str]]:
 
 
 def _drawn_for(run: Run, ledger: Ledger, source: InputHandle) -> str:
-    """Return the attempt by which the input of the main charge, which is drawn, was judged.
+    """Return the attempt that judged the input of the drawn main charge.
 
     Where the home has lost which input that is, a single attempt must be it; of several none is taken.
     """
@@ -273,20 +273,20 @@ def _drawn_for(run: Run, ledger: Ledger, source: InputHandle) -> str:
     if len(spent) == 1:
         return spent[0][1].release_id
     name = _attempt(run, source)
-    for each in (run.release_id, name):
-        require_bound(run.installation, each, source.digest, drawing=True)
+    for drawn_as in (run.release_id, name):
+        require_bound(run.installation, drawn_as, source.digest, drawing=True)
     return name
 
 
 def _attempt(run: Run, source: InputHandle) -> str:
-    """Return the name of the attempt that is bound to this input, or of the first that is bound to none."""
+    """Return the name of the attempt bound to this input, or of the first unbound one."""
     return next(
         name for _, name in _names(run) if is_bound(run.installation, name, source.digest) is not False
     )
 
 
 def _names(run: Run) -> Iterator[tuple[int, str]]:
-    """Yield number and name of one attempt after the other."""
+    """Yield number and name of every attempt."""
     key = run.installation.subkey("tally charge")
     for number in numbers_from(1):
         yield number, hmac.digest(key, f"{run.measurements_from} {number}".encode(), "sha256").hex()[:32]

@@ -16,7 +16,7 @@ from tabularium.tasks.ingest.open_source import (
     rows_of,
     unreadable,
 )
-from tabularium.tasks.last_published import last_total
+from tabularium.tasks.publish.verify_certificate import last_total
 from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
 from tabularium.tasks.runtime.stage import stage
@@ -99,7 +99,7 @@ def measure_source(loaded: Loaded, handle: InputHandle, scratch: Path) -> Metric
 
 
 def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:
-    """See that a column declared as whole numbers holds at least one, if it holds anything."""
+    """Check that a column declared as whole numbers has at least one, unless it is empty."""
     for name, domain in domains.items():
         column = metrics.columns[name]
         if isinstance(domain, NumberDomain) and not column.read and column.nulls < metrics.rows:
@@ -114,7 +114,7 @@ def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:
 
 @stage("validate microdata")
 def validate(run: Run, handle: InputHandle) -> None:
-    """Check the microdata by the rules of the spec; what is told is names, and pass or fail."""
+    """Check the microdata by the rules of the spec; only names and outcomes are shown."""
     results = validate_microdata(run.loaded, handle, run.folder("validation"), last_total(run))
     for result in results:
         if not result.passed:

@@ -1,4 +1,4 @@
-"""New files: written aside in the same folder, then renamed, so that none is ever half there."""
+"""New files, written aside in the same folder and then renamed, so that none is ever incomplete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 @contextmanager
 def written_aside(targets: Sequence[Path], *, overwrite: bool) -> Iterator[list[Path]]:
-    """Give a temporary neighbour for each target; rename them all at the end, or leave nothing behind.
+    """Give a temporary file for each target; rename them all at the end, or leave nothing behind.
 
     Raises
     ------
@@ -29,7 +29,7 @@ def written_aside(targets: Sequence[Path], *, overwrite: bool) -> Iterator[list[
         _refuse_existing(targets, overwrite)
         for aside, target in zip(asides, targets, strict=True):
             aside.replace(target)
-    except BrokenPipeError:  # not ours: whoever listened to the progress has gone
+    except BrokenPipeError:  # not ours: the reader of the progress has gone
         raise
     except OSError as error:
         raise _cannot_write(targets[0], error) from None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tabularium.tasks.publish.certificate.installed_code import NOT_AUDITED
+from tabularium.tasks.publish.certificate.software import NOT_AUDITED
 
 ROOT = Path(__file__).parent.parent
 FLOORS = ["mechanisms", "ledger", "validations", "tasks", "flows", "lab"]

@@ -107,7 +107,7 @@ def run_release(request: Request, reporter: TerminalReporter, *, prefect: bool =
         ``status``, ``release_id``, ``folder``, ``certificate`` and ``engine``: ``process``, ``prefect`` with
         the URL of its API, or ``none`` if the release was published already.
     """
-    from tabularium.tasks.arrival.drop_runs import recorded
+    from tabularium.tasks.arrival.drop_outcomes import recorded
     from tabularium.tasks.runtime.home import Home
     from tabularium.tasks.runtime.run import load
 

@@ -153,7 +153,7 @@ def _target(spec: Path, out_file: Path | None, *, write: bool) -> Path | None:
 
 
 def _check_plot(plot: Path | None) -> None:
-    from tabularium.tasks.plan.trade_off_plot import FORMATS
+    from tabularium.tasks.plan.finished_plan import FORMATS
 
     if plot is not None and plot.suffix.lower() not in FORMATS:
         raise InputError("is no picture", where=f"--plot {plot}", hint=f"end it in {', '.join(FORMATS)}")
@@ -161,7 +161,7 @@ def _check_plot(plot: Path | None) -> None:
 
 def show_plan(result: Plan) -> None:
     """Print a plan: what it costs, what each level gets and why, and what other budgets would give."""
-    from tabularium.tasks.plan.bounds_like import in_figures
+    from tabularium.tasks.plan.targets import in_figures
 
     plan = result._found
     privacy = plan.loaded.spec.privacy

@@ -14,7 +14,7 @@ from tabularium.flows.desk.desk import Desk
 from tabularium.flows.desk.safety import Asked, Elsewhere, Page
 from tabularium.flows.desk.signing import decide
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.plan.bounds_like import in_figures
+from tabularium.tasks.plan.targets import in_figures
 
 _SPECS = (".yaml", ".yml")
 

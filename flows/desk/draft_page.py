@@ -13,7 +13,7 @@ from tabularium.flows.desk.safety import REPORT_POLICY, Asked, Document, Elsewhe
 from tabularium.flows.desk.signing import decide
 from tabularium.ledger.records import SYMBOLS
 from tabularium.mechanisms.errors import InputError, PublicationError, TabulariumError
-from tabularium.tasks.plan.bounds_like import in_figures
+from tabularium.tasks.plan.targets import in_figures
 from tabularium.tasks.report.wording import whole
 
 _MOST_CELLS = 8  # that are listed of each table: those that changed most

@@ -30,10 +30,10 @@ from tabularium.tasks.publish.guarantee import privacy_section
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.publish.release_folder import is_rehearsal, try_writing
 from tabularium.tasks.report.report import report
+from tabularium.tasks.runtime.diagnoses import Unexpected
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import NullReporter, observed, reporter, reporting_to
 from tabularium.tasks.runtime.stage import sanitised
-from tabularium.tasks.runtime.tracebacks import Unexpected
 from tabularium.validations.certificate import CERTIFICATE, REHEARSAL, Certificate, Fact, Rehearsed
 from tabularium.validations.redaction import bare_errors
 from tabularium.validations.release_spec.exact_facts import facts_of_release, neighbours

@@ -1,4 +1,4 @@
-"""Claims: which drop arrived, and what became of it; two watchers, one claim.
+"""Claims: the state of every drop, which only one watcher can claim.
 
 Object stores cannot rename, so who has a drop is decided by unique constraints of a database: ``lies`` (one
 row for what lies in an inbox under a name) and ``slot`` (one drop for each product and period, for ever
@@ -83,7 +83,7 @@ _TABLE = Table(
 
 @dataclass(frozen=True)
 class Drop:
-    """One drop as the claims know it.
+    """One drop, as recorded in the claims.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class Drop:
 
 
 def new_id() -> str:
-    """Return the id of a drop that is not known yet."""
+    """Return the id of a new drop."""
     return secrets.token_hex(16)
 
 
@@ -140,7 +140,7 @@ class Claims:
     @classmethod
     @contextmanager
     def at(cls, home: Home) -> Iterator[Claims]:
-        """Open the claims of a home, made if they are not there.
+        """Open the claims of a home, which are created if missing.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class Claims:
 
     @classmethod
     def known(cls, home: Home) -> list[Drop]:
-        """Return every drop of which a home knows, the oldest first; no database is made.
+        """Return every drop that a home knows, the oldest first; no database is created.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class Claims:
         return claims._select()
 
     def take(self, drop: Drop) -> bool:
-        """Claim a drop; return whether it is ours now: what it has to itself nobody else has."""
+        """Claim a drop; return whether the claim succeeded, which no other drop with its slot can."""
         try:
             with self._connected() as connection:
                 connection.execute(_TABLE.insert().values(**vars(drop)))
@@ -181,7 +181,7 @@ class Claims:
         return True
 
     def withdraw(self, drop: Drop) -> None:
-        """Take a claim back that was taken just now, unless somebody was told of it meanwhile."""
+        """Withdraw a claim taken just now, unless it was announced meanwhile."""
         untold = [_TABLE.c.state.in_(("arrived", "quarantined")), _TABLE.c.announced_at.is_(None)]
         with self._connected() as connection:
             connection.execute(_TABLE.delete().where(_TABLE.c.id == drop.id, *untold))
@@ -205,7 +205,7 @@ class Claims:
         return self._select(_TABLE.c.product == product, *put_away, _TABLE.c.ended_at < when)
 
     def to_announce(self, product: str) -> list[Drop]:
-        """Return the drops that arrived, and those in quarantine that nobody was told of."""
+        """Return the drops that arrived, and those in quarantine, that were not announced yet."""
         arrived, other = _TABLE.c.state == "arrived", _TABLE.c.state.in_(("quarantined", "refused"))
         untold = or_(arrived, other & _TABLE.c.announced_at.is_(None))
         return self._select(_TABLE.c.product == product, untold)
@@ -216,7 +216,7 @@ class Claims:
         return self._select(_TABLE.c.product == product, lying)
 
     def change(self, drop: Drop, **values: Any) -> bool:
-        """Change a drop if it is still as it was found; return whether that was so."""
+        """Change a drop if it is unchanged since it was read; return whether it was."""
         same = [_TABLE.c.id == drop.id, _TABLE.c.state == drop.state, _TABLE.c.place == drop.place]
         same.append(_TABLE.c.target.is_not_distinct_from(drop.target))
         same.append(_TABLE.c.announced_at.is_not_distinct_from(drop.announced_at))
@@ -232,10 +232,10 @@ class Claims:
     def _columns(self) -> set[str] | None:
         """Return the columns of the table; None where it is not made."""
         with self._connected() as connection:
-            found = inspect(connection)
-            if not found.has_table(_TABLE.name):
+            inspector = inspect(connection)
+            if not inspector.has_table(_TABLE.name):
                 return None
-            return {column["name"] for column in found.get_columns(_TABLE.name)}
+            return {column["name"] for column in inspector.get_columns(_TABLE.name)}
 
     def _make(self) -> None:
         there = self._columns()
@@ -263,7 +263,7 @@ class Claims:
 
 
 def drop_found(product: str, name: str, **values: Any) -> Drop:
-    """Return a drop that was found in an inbox just now, under a new id unless ``values`` has one."""
+    """Return a new drop of an inbox, with a new id unless ``values`` has one."""
     given: dict[str, Any] = {
         "id": new_id(),
         "period": "",
@@ -281,7 +281,7 @@ def drop_found(product: str, name: str, **values: Any) -> Drop:
 
 
 def slot_of(product: str, period: str) -> str:
-    """Return the name of a product's period, which one drop has."""
+    """Return the slot of a product's period, which only one drop has."""
     return f"{product}/{period}"
 
 
@@ -323,7 +323,7 @@ def _on_postgresql(url: URL) -> Engine:
 
 @lru_cache(maxsize=_MOST_ENGINES)
 def _in_a_file(url: URL) -> Engine:
-    """Return an engine that keeps no connection: one to a file that was replaced would go to the old one."""
+    """Return an engine without a pool: a kept connection would go to the old file after a replacement."""
     engine = create_engine(
         url, hide_parameters=True, poolclass=NullPool, connect_args={"timeout": _WAIT_SECONDS}
     )
@@ -332,7 +332,7 @@ def _in_a_file(url: URL) -> Engine:
 
 
 def _write_ahead(connection: Any, _: object) -> None:
-    """Have a commit wait for the disk once, and not three times as with a journal that is rolled back."""
+    """Use a write-ahead log: a commit waits for the disk once, with a rollback journal three times."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
 

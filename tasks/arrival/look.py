@@ -1,12 +1,12 @@
-"""One look at an inbox: put away what ended, claim what arrived whole, refuse what is not what it says.
+"""One look at an inbox: put away ended drops, claim complete ones, refuse the others.
 
 ::
 
     by lot, some of what lies there ─▶ manifest, names, sizes ─▶ digests, small drops first ─▶ claimed
                                               └────── refused ───────┘ ─▶ put away, old ones deleted
 
-A look starts from what lies there and what the claims know, and from nothing else: whoever looks next, after
-whatever end of this process, goes on. What is there to be announced afterwards is in the claims, too. Each
+A look starts from the inbox and the claims, and from nothing else: the next look, after
+any end of this process, goes on. Drops to be announced are in the claims, too. Each
 part of a look begins nothing more once it has taken some seconds. What it takes up is chosen by lot, so
 that no number of drops, and nothing that somebody does to them, keeps another one waiting for ever.
 """
@@ -29,13 +29,19 @@ from zoneinfo import ZoneInfo
 from tabularium.ledger import Ledger
 from tabularium.ledger.durable_files import turn
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.arrival import kept_digests
-from tabularium.tasks.arrival.calendar_periods import has_come
 from tabularium.tasks.arrival.claims import Claims, Drop, State, drop_found, new_id, slot_of
-from tabularium.tasks.arrival.inboxes import Inbox, has_room
+from tabularium.tasks.arrival.inboxes import Inbox, has_come, has_room
 from tabularium.tasks.arrival.manifest import MANIFEST, DropRefused, Manifest
 from tabularium.tasks.arrival.places import DONE, QUARANTINE, Place, Seen, opened
-from tabularium.tasks.arrival.verify_drop import is_plain, is_whole, said, see_that_all_is_read
+from tabularium.tasks.arrival.verify_drop import (
+    forget_verified,
+    is_plain,
+    is_whole,
+    keep_verified,
+    manifest_in,
+    orphaned,
+    see_that_all_is_read,
+)
 from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
@@ -53,7 +59,7 @@ T = TypeVar("T")
 
 
 def look(home: Home, inbox: Inbox) -> bool:
-    """Look at an inbox once; return whether there is more to be done that nothing has to come for.
+    """Look at an inbox once; return whether work is left that needs no new drop.
 
     Raises
     ------
@@ -66,22 +72,24 @@ def look(home: Home, inbox: Inbox) -> bool:
     with Claims.at(home) as claims, ExitStack() as stack:
         known = {str(drop.lies).partition("/")[2]: drop for drop in claims.lying(inbox.product)}
         there = set(place.drops())
-        work.each([drop for name, drop in known.items() if name not in there], partial(_miss, home, claims))
+        work.process(
+            [drop for name, drop in known.items() if name not in there], partial(_miss, home, claims)
+        )
         judge = _Judge(home, inbox, claims, place, stack)
         new = sorted(there - known.keys())
-        work.each(new, judge.read, by_lot=True, enough=lambda: judge.found >= inbox.limits.drops)
+        work.process(new, judge.read, by_lot=True, enough=lambda: judge.number >= inbox.limits.drops)
         judge.stated.sort(key=lambda stated: (stated.manifest.size, stated.changed))
-        waiting = work.each(judge.stated, judge.claim)
-        work.each(waiting[:1], judge.claim)  # one by lot, for small ones may come for ever
-        work.each(judge.refused, judge.quarantine, by_lot=True)
+        waiting = work.process(judge.stated, judge.claim)
+        work.process(waiting[:1], judge.claim)  # one by lot, for small ones may come for ever
+        work.process(judge.refused, judge.quarantine, by_lot=True)
         ended = [drop for drop in claims.lying(inbox.product) if drop.state in _ENDED]
-        work.each(ended, partial(put_away, claims, home, place), by_lot=True)
+        work.process(ended, partial(put_away, claims, home, place), by_lot=True)
         old = claims.put_away_before(inbox.product, time.time() - inbox.retention * _DAY)
-        work.each(old, partial(delete_old, claims, home, place), by_lot=True)
-        orphans = kept_digests.orphans(home)
+        work.process(old, partial(delete_old, claims, home, place), by_lot=True)
+        orphans = orphaned(home)
         for orphan in random.sample(orphans, min(len(orphans), _MOST_ORPHANS)):
             if claims.find(orphan) is None:
-                kept_digests.forget(home, orphan)
+                forget_verified(home, orphan)
     for failure in work.failures[:1]:
         raise failure
     return work.left and work.done
@@ -94,7 +102,7 @@ def revising(home: Home, inbox: Inbox, drop: str, period: str) -> str:
 
 
 class _Work:
-    """What a look does, part by part: an end to each, and the first failure, which stops no other drop.
+    """The parts of a look: time limits, and failures, which stop no other drop.
 
     Attributes
     ----------
@@ -110,7 +118,7 @@ class _Work:
         self.failures: list[Exception] = []
         self.left = self.done = False
 
-    def each(
+    def process(
         self,
         drops: Iterable[T],
         do: Callable[[T], object],
@@ -118,14 +126,14 @@ class _Work:
         by_lot: bool = False,
         enough: Callable[[], bool] = lambda: False,
     ) -> list[T]:
-        """Do something to each drop, while there is time and not ``enough``; return the others, by lot."""
+        """Apply ``do`` to drops while there is time and not ``enough``; return the others, by lot."""
         waiting, until = list(drops), monotonic() + _SECONDS
         if by_lot:
             random.shuffle(waiting)
-        for place, drop in enumerate(waiting):
-            if place and (monotonic() > until or enough()):
+        for position, drop in enumerate(waiting):
+            if position and (monotonic() > until or enough()):
                 self.left = True
-                return random.sample(waiting[place:], len(waiting) - place)
+                return random.sample(waiting[position:], len(waiting) - position)
             try:
                 self.done |= do(drop) is True
             except Exception as error:
@@ -135,7 +143,7 @@ class _Work:
 
 @dataclass(frozen=True)
 class _Stated:
-    """A drop as its manifest states it, which fits what lies there."""
+    """A drop whose manifest fits its files by name and size."""
 
     name: str
     changed: float
@@ -145,7 +153,7 @@ class _Stated:
 
 @dataclass(frozen=True)
 class _Refused:
-    """A drop that is to be put into quarantine, and what is known of it."""
+    """A drop that goes into quarantine, and why."""
 
     name: str
     changed: float
@@ -153,14 +161,14 @@ class _Refused:
 
 
 def _miss(home: Home, claims: Claims, drop: Drop) -> None:
-    """Let go of a drop that somebody took away before a run of it began, or after one failed."""
+    """Release the claim on a drop that was taken away before its run began, or after it failed."""
     taken = drop.state in ("arrived", "failed")
     if taken and claims.change(drop, state="gone", lies=None, slot=None, ended_at=time.time()):
-        kept_digests.forget(home, drop.id)
+        forget_verified(home, drop.id)
 
 
 class _Judge:
-    """Judges the drops of an inbox that are not known yet; one that changes meanwhile is for the next look.
+    """Judges the new drops of an inbox; one that changes meanwhile is left to the next look.
 
     Attributes
     ----------
@@ -174,20 +182,20 @@ class _Judge:
         self.refused: list[_Refused] = []
 
     @property
-    def found(self) -> int:
-        """How many were judged: a folder that has no manifest yet is not, and keeps none waiting."""
+    def number(self) -> int:
+        """The number of judged drops: a folder without a manifest is not judged, and keeps none waiting."""
         return len(self.stated) + len(self.refused)
 
     def read(self, name: str) -> None:
-        """Read what a drop says of itself, and see that it fits: no file but the manifest is opened."""
+        """Read the manifest of a drop and check that it fits; no other file is opened."""
         changed = self._place.changed(name)
         if changed is None:
             return
         try:
-            found = said(self._place, name, self._inbox.product, self._inbox.limits)
-            if found is None:
+            read = manifest_in(self._place, name, self._inbox.product, self._inbox.limits)
+            if read is None:
                 return
-            manifest, lying = found
+            manifest, lying = read
             see_that_all_is_read(manifest, lying, self._ignored, self._files.file_format)
             self._see_period(manifest.period)
             if not has_room(manifest.size, self._home.workspaces):
@@ -202,7 +210,7 @@ class _Judge:
             self.stated.append(_Stated(name, changed, manifest, lying))
 
     def claim(self, stated: _Stated) -> bool:
-        """Claim a drop if its files are those of its manifest to the last bit, and its period is free.
+        """Claim a drop if its files are those of its manifest, to the last bit, and its period is free.
 
         Returns
         -------
@@ -219,7 +227,7 @@ class _Judge:
             self._refuse(name, changed, refusal)
             return False
         about: dict[str, Any] = {"id": new_id(), "period": manifest.period}
-        kept_digests.keep(self._home, about["id"], manifest.files)
+        keep_verified(self._home, about["id"], manifest.files)
         if not charged:
             slot = slot_of(self._inbox.product, manifest.period)
             first = drop_found(self._inbox.product, name, **about, why="", state="arrived", slot=slot)
@@ -233,7 +241,7 @@ class _Judge:
         return False
 
     def quarantine(self, refused: _Refused) -> bool:
-        """Claim a drop as one that is put into quarantine; return whether it was claimed."""
+        """Claim a drop for quarantine; return whether it was claimed."""
         late = drop_found(
             self._inbox.product, refused.name, **refused.about, state="quarantined", ended_at=time.time()
         )
@@ -245,7 +253,7 @@ class _Judge:
             self.refused.append(_Refused(name, changed, {"why": refusal.line(), "refusal": "manifest"}))
 
     def _take(self, drop: Drop, changed: float) -> bool:
-        """Claim a drop; taken back if it is another now, or gone: another watcher may have put it away."""
+        """Claim a drop; withdraw the claim if the drop changed or is gone, as by another watcher."""
         if not self._claims.take(drop):
             return False
         if self._place.changed(drop.place) != changed:
@@ -285,7 +293,7 @@ class _Judge:
         return self._books.is_charged(self._spec.dataset, self._inbox.product, period)
 
     def _see_period(self, period: str) -> None:
-        """Refuse a period that the product may not have data of."""
+        """Refuse a period that the product may not receive."""
         taken = (
             re.fullmatch(self._inbox.periods, period, re.ASCII)
             if self._inbox.periods
@@ -302,16 +310,16 @@ class _Judge:
 
 # Putting drops away: what was published into ``done``, what was not right into ``quarantine``, and its end.
 #
-# Where something goes is written down before it goes, and that it went afterwards: whoever is cut off in
-# between finds the same target again. One process at a time moves the drops of a product, and looks again
-# once it may: what another one put away is another drop by now. A folder is renamed; in an object store
+# The target is recorded before a move, and the move afterwards: an interrupted process finds the same target
+# again. One process at a time moves the drops of a product, and reads them again under its lock: another
+# process may have put one away. A folder is renamed; in an object store
 # every object is copied before the first is deleted.
 
 _WHY = ".why.txt"
 
 
 def put_away(claims: Claims, home: Home, place: Place, drop: Drop) -> bool:
-    """Move a drop that ended to where it belongs, if it does not lie there yet and nobody else is at it.
+    """Move an ended drop to its folder, if it is not there yet and no other watcher moves it.
 
     Returns
     -------
@@ -347,8 +355,8 @@ def _move(claims: Claims, place: Place, drop: Drop, folder: str) -> bool:
 
 
 def delete_old(claims: Claims, home: Home, place: Place, drop: Drop) -> bool:
-    """Delete a drop that the inbox has kept long enough, with what is known of its content."""
+    """Delete a drop after the inbox's retention, with its digests."""
     place.delete(drop.place)
     place.delete(drop.place + _WHY)
-    kept_digests.forget(home, drop.id)
+    forget_verified(home, drop.id)
     return claims.change(drop, state="deleted", place="", why="")

@@ -1,4 +1,4 @@
-"""The manifest of a drop, ``drop.json``: what whoever delivers data says that they are.
+"""The manifest of a drop, ``drop.json``: a delivery's own description of its data.
 
 ::
 
@@ -6,11 +6,11 @@
      "files": [{"name": "people.parquet", "size": 123, "sha256": "…"}],
      "rows": 1000, "note": "…"}                              (both may be left out; nobody relies on them)
 
-Whoever can write into an inbox can write anything into a manifest. So it is read up to a size, every key and
-type is checked, a name is the name of a file beside the manifest and never a path, and nothing is said twice.
-Tools of Windows write UTF-16, a mark before UTF-8, and digests in capitals, and call it ``Drop.json``: all of
-that is read.
-A manifest is as confidential as the data: what is wrong with it is told in words of this module alone.
+A person who can write into an inbox can write anything into a manifest. So it is read up to a size, every key
+and type is checked, a name is that of a file in the manifest's folder and never a path, and no key is
+repeated. Tools of Windows write UTF-16, a mark before UTF-8, and digests in capitals, and call it
+``Drop.json``: all of that is read. A manifest is as confidential as the data: messages about it use only
+words of this module.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _KEYS = {"product", "period", "files", "rows", "note"}
 
 
 class DropRefused(InputError):
-    """A drop is not what it should be: its line names a file at most, and a kind of fault."""
+    """A drop is refused: its message names at most a file, and a kind of fault."""
 
 
 @dataclass(frozen=True)
 class NamedFile:
-    """A file as a manifest names it: ``sha256`` is of its content, hexadecimal."""
+    """A file in a manifest; ``sha256`` is hexadecimal."""
 
     name: str
     size: int
@@ -60,7 +60,7 @@ class NamedFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a drop is said to be."""
+    """The description of a drop."""
 
     product: str
     period: str
@@ -73,7 +73,7 @@ class Manifest:
 
 
 def read_manifest(text: bytes, limits: InboxLimits = DEFAULT) -> Manifest:
-    """Return what a manifest says.
+    """Return the content of a manifest.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def read_manifest(text: bytes, limits: InboxLimits = DEFAULT) -> Manifest:
         raise _wrong("does not list any files")
     if len(listed) > limits.files:
         raise too_much("lists more files", str(limits.files), MANIFEST)
-    files = tuple(_file(each) for each in listed)
+    files = tuple(_file(entry) for entry in listed)
     if len({file.name.casefold() for file in files}) < len(files):
         raise _wrong("lists a file twice")
     if MANIFEST in {file.name.lower() for file in files}:
@@ -140,7 +140,7 @@ def _named(value: Any, kind: str) -> str:
 
 
 def see_name(value: str, kind: str, where: str) -> None:
-    """See, before there is a manifest, that it could hold a name.
+    """Check, before there is a manifest, that it could hold a name.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def see_name(value: str, kind: str, where: str) -> None:
 
 
 def too_much(what: str, limit: str, where: str) -> DropRefused:
-    """Return the refusal of a drop that is beyond a limit of its inbox."""
+    """Return the error for a drop beyond a limit of its inbox."""
     return DropRefused(
         f"{what} than this inbox takes, {limit}",
         where=where,

@@ -1,33 +1,46 @@
-"""Where drops lie: a folder of this machine, or an object store; what may be done with one there.
+"""Where drops are: a folder of this machine or an object store, and what may be done with a drop there.
 
-Whoever writes into an inbox may write at any time, also while it is read. In a folder nothing is followed:
-every step goes from an open folder to a name inside it, links and other things that are no plain files are
+Files in an inbox may change at any time, also while they are read. In a folder nothing is followed: every
+step goes from an open folder to a name inside it, links and other things that are not plain files are
 refused, and what is counted in the end is what was hashed while it was copied.
+
+A drop is delivered so that nobody ever sees half of it::
+
+    files ─▶ .NAME.RANDOM.part/ ─▶ NAME/ ─▶ NAME/drop.json, last
+              hidden, durable
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
+import json
 import os
 import secrets
+import shutil
 import stat
-from collections.abc import Iterator, Sized
+import time
+from collections.abc import Iterator, Sequence, Sized
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Protocol
 from urllib.parse import quote, unquote_to_bytes
 
-from tabularium.tasks.arrival.inboxes import DEFAULT, InboxLimits
-from tabularium.tasks.arrival.manifest import DropRefused, too_much
+from tabularium.ledger.durable_files import sync_folder
+from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.arrival.inboxes import DEFAULT, Inbox, InboxLimits
+from tabularium.tasks.arrival.manifest import MANIFEST, DropRefused, read_manifest, see_name, too_much
+from tabularium.validations.redaction import bare_errors, os_errors_as
 
 DONE, QUARANTINE = "done", "quarantine"
 _AGAIN = "drop it again as plain files of its own folder"
 _BESIDE_FILES = 100  # the manifest, and what programs put there
-# What opening says of links, pipes, sockets, closed files, and of what is not there; anything else is a fault
-# of the machine, of which no drop is guilty.
+# Errors of opening links, pipes, sockets, closed and missing files; any other is a machine fault, not the
+# drop's.
 _IN_THE_WAY = {
     *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR),
     errno.EMLINK,
@@ -60,19 +73,19 @@ class Place(Protocol):
         """Return the names of the folders in the inbox, without those of its own and hidden ones."""
 
     def listing(self, place: str) -> list[Seen]:
-        """Return what lies in a drop. Raises ``DropRefused`` if it is no folder that can be read."""
+        """Return the entries of a drop. Raises ``DropRefused`` if it is not a readable folder."""
 
     def changed(self, place: str) -> float | None:
-        """Return when anything in a drop changed last; None if it is not there."""
+        """Return the time of the last change in a drop; None if it is not there."""
 
     def open(self, place: str, name: str) -> IO[bytes]:
-        """Open a plain file of a drop. Raises ``DropRefused`` if it is none, or not there."""
+        """Open a plain file of a drop. Raises ``DropRefused`` if it is not one, or missing."""
 
     def has(self, place: str) -> bool:
         """Whether anything lies there."""
 
     def move(self, place: str, target: str) -> None:
-        """Put a drop elsewhere in the inbox; what was done of it already is not done again."""
+        """Move a drop within the inbox; parts that were moved already are not moved again."""
 
     def write(self, place: str, text: str) -> None:
         """Write a file of the inbox's own, such as ``quarantine/NAME.why.txt``."""
@@ -82,7 +95,7 @@ class Place(Protocol):
 
 
 def opened(address: str, limits: InboxLimits = DEFAULT) -> Place:
-    """Return the place at an address; a drop with more files than the limits say cannot be listed.
+    """Return the inbox at an address; a drop with more files than its limits cannot be listed.
 
     Raises
     ------
@@ -93,17 +106,17 @@ def opened(address: str, limits: InboxLimits = DEFAULT) -> Place:
 
 
 def quoted(name: str) -> str:
-    """Return the name of a drop as text of ASCII, whatever bytes it holds; plain names as they are."""
+    """Return the name of a drop as ASCII text, whatever bytes it holds; plain names unchanged."""
     return quote(os.fsencode(name), safe="=")
 
 
 def unquoted(name: str) -> str:
-    """Return the name that was quoted."""
+    """Return the name that :func:`quoted` wrote."""
     return os.fsdecode(unquote_to_bytes(name))
 
 
 def is_drop(name: str) -> bool:
-    """Tell whether a folder of an inbox is a drop by its name, and neither hidden nor the inbox's own."""
+    """Whether a folder of an inbox is a drop by its name, and neither hidden nor the inbox's own."""
     return not name.startswith((".", "_")) and name not in (DONE, QUARANTINE)
 
 
@@ -140,7 +153,7 @@ class _Folder:
     def open(self, place: str, name: str) -> IO[bytes]:
         with self._folder(place) as folder:
             try:
-                # A pipe would block whoever opens it until somebody writes.
+                # Opening a pipe would block until somebody writes.
                 descriptor = os.open(
                     name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
                 )
@@ -186,7 +199,7 @@ class _Folder:
 
     @contextlib.contextmanager
     def _parent(self, place: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """Open the folder that holds a place; yields it and the name inside."""
+        """Open the parent folder of a place; yield it and the name inside."""
         above, _, name = place.rpartition("/")
         descriptor = os.open(self.path, _DIRECTORY)
         try:
@@ -242,11 +255,11 @@ def _remove_all(parent: int, name: str) -> None:
 def _without_files(folder: int) -> list[str]:
     """Remove all files of an open folder; return the names of the folders that are left."""
     with os.scandir(folder) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in found:
+        names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in names:
         if not is_folder:
             os.unlink(name, dir_fd=folder)
-    return [name for name, is_folder in found if is_folder]
+    return [name for name, is_folder in names if is_folder]
 
 
 def _see_how_many(entries: Sized, most: int) -> None:
@@ -256,15 +269,15 @@ def _see_how_many(entries: Sized, most: int) -> None:
 
 def _seen(folder: int, name: str) -> Seen:
     try:
-        found = os.lstat(name, dir_fd=folder)
+        status = os.lstat(name, dir_fd=folder)
     except FileNotFoundError:  # removed just now
         return Seen(name, False, 0, 0.0)
-    return Seen(name, _is_plain(found), found.st_size, found.st_ctime)
+    return Seen(name, _is_plain(status), status.st_size, status.st_ctime)
 
 
-def _is_plain(found: os.stat_result) -> bool:
-    """Whether it is a file under this name alone: another name might be that of a file of somebody else's."""
-    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+def _is_plain(status: os.stat_result) -> bool:
+    """Whether it is a plain file with only this name: another name might belong to somebody else's file."""
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
 
 class _Objects:
@@ -278,18 +291,18 @@ class _Objects:
         self._root = str(root).rstrip("/")
 
     def drops(self) -> list[str]:
-        found = self._list(self._root)
-        folders = (_name(entry) for entry in found if entry["type"] == "directory")
+        objects = self._list(self._root)
+        folders = (_name(entry) for entry in objects if entry["type"] == "directory")
         return sorted(quoted(name) for name in folders if name and is_drop(name))
 
     def listing(self, place: str) -> list[Seen]:
-        found = self._list(self._at(place))
-        if not found:
+        objects = self._list(self._at(place))
+        if not objects:
             raise DropRefused("is not there", where="the drop", hint=_AGAIN)
-        _see_how_many(found, self._most)
+        _see_how_many(objects, self._most)
         return [
             Seen(_name(entry), entry["type"] == "file", int(entry.get("size") or 0), _changed(entry))
-            for entry in sorted(found, key=_name)
+            for entry in sorted(objects, key=_name)
         ]
 
     def changed(self, place: str) -> float | None:
@@ -329,11 +342,11 @@ class _Objects:
     def _list(self, path: str) -> list[dict[str, Any]]:
         self._store.invalidate_cache()
         try:
-            found = self._store.ls(path, detail=True)
+            entries = self._store.ls(path, detail=True)
         except FileNotFoundError:
             return []
         # The prefix itself may be an object of no bytes, by which some tools mark a folder.
-        return [entry for entry in found if entry["name"].strip("/") != path.strip("/")]
+        return [entry for entry in entries if entry["name"].strip("/") != path.strip("/")]
 
     def _keys(self, path: str) -> list[str]:
         self._store.invalidate_cache()
@@ -357,3 +370,153 @@ def _changed(entry: dict[str, Any]) -> float:
         (entry[key] for key in ("LastModified", "last_modified", "created", "mtime") if entry.get(key)), 0
     )
     return float(when.timestamp()) if hasattr(when, "timestamp") else float(when)
+
+
+_BLOCK = 1 << 20
+_DAY = 86_400.0
+
+
+@bare_errors
+def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | None = None) -> Path:
+    """Copy files into an inbox as one drop, its manifest last.
+
+    Parameters
+    ----------
+    inbox
+        A folder; that of a product is known to its home.
+    name
+        Of the drop's folder; the period unless said.
+
+    Returns
+    -------
+    The drop
+
+    Raises
+    ------
+    InputError
+        A file is missing or cannot be read, no manifest can hold the name of one, the product or the period,
+        the inbox is no folder that is there, or a drop of this name lies in it. Nothing is left in the inbox
+        then.
+    """
+    folder = Path(inbox.address)
+    if not inbox.is_folder:
+        raise InputError(
+            "this inbox lies in an object store, and deliver writes into folders alone",
+            where=f"inbox {inbox.address}",
+            hint=f"copy the files there with the store's own tools, and {MANIFEST} last",
+        )
+    if not folder.is_dir():
+        raise InputError("there is no such folder", where=f"inbox {folder}", hint="name one with --inbox")
+    see_name(inbox.product, "product", f"--product {inbox.product}")
+    see_name(period, "period", f"--period {period}")
+    drop = folder / (name or period)
+    if drop.parent != folder or not is_drop(drop.name):
+        raise InputError(
+            "an inbox takes no drop of this name",
+            where=f"--name {name or period}",
+            hint="give one without slashes, without . or _ at its start, and neither done nor quarantine",
+        )
+    _see_free(drop)
+    _see_files(files)
+    _manifest([{"name": file.name, "size": _size(file), "sha256": "0" * 64} for file in files], inbox, period)
+    aside, unnamed = folder / f".{drop.name}.{secrets.token_hex(4)}.part", f".{MANIFEST}"
+    try:
+        _clear_remains(drop)
+        aside.mkdir()
+        manifest = _manifest([_copied(file, aside) for file in files], inbox, period)
+        with (aside / unnamed).open("xb") as file:
+            file.write(manifest)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(aside)
+        try:
+            aside.rename(drop)
+        except OSError:
+            _see_free(drop)  # another delivery was faster
+            raise
+        (drop / unnamed).rename(drop / MANIFEST)
+        sync_folder(drop)
+        sync_folder(folder)
+    except OSError as error:
+        raise InputError(
+            f"the drop could not be written ({error.strerror})",
+            where=str(folder),
+            hint="make room or give the right to write there, and deliver again",
+        ) from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return drop
+
+
+def _see_free(drop: Path) -> None:
+    if os.path.lexists(drop):
+        raise InputError(
+            "a drop of this name lies in the inbox",
+            where=str(drop),
+            hint="wait until it is taken, or give this one another --name",
+        )
+
+
+def _see_files(files: Sequence[Path]) -> None:
+    names: set[str] = set()
+    for file in files:
+        see_name(file.name, "file name", str(file))
+        if file.name.casefold() in names:
+            raise InputError(
+                "two files have one name",
+                where=file.name,
+                hint="rename one of them; capitals do not tell names apart",
+            )
+        names.add(file.name.casefold())
+
+
+def _clear_remains(drop: Path) -> None:
+    """Remove the remains of killed deliveries of this name, unchanged for a day."""
+    for part in drop.parent.iterdir():
+        if part.name.startswith(f".{drop.name}.") and part.name.endswith(".part"):
+            last = max(path.lstat().st_mtime for path in (part, *part.iterdir()))
+            if last < time.time() - _DAY:
+                shutil.rmtree(part, ignore_errors=True)
+
+
+@bare_errors
+def _size(file: Path) -> int:
+    with _readable(file):
+        return file.stat().st_size
+
+
+def _readable(file: Path) -> AbstractContextManager[None]:
+    return os_errors_as(InputError, "the file cannot be read ({reason})", where=file, hint="check its name")
+
+
+@bare_errors
+def _copied(file: Path, aside: Path) -> dict[str, object]:
+    """Copy a file and return its entry in a manifest."""
+    with _readable(file):
+        source = file.open("rb")
+    digest, size = hashlib.sha256(), 0
+    with source, (aside / file.name).open("xb") as copy:
+        while block := source.read(_BLOCK):
+            copy.write(block)
+            digest.update(block)
+            size += len(block)
+        copy.flush()
+        os.fsync(copy.fileno())
+    shutil.copymode(file, aside / file.name)
+    return {"name": file.name, "size": size, "sha256": digest.hexdigest()}
+
+
+@bare_errors
+def _manifest(files: list[dict[str, object]], inbox: Inbox, period: str) -> bytes:
+    """Return a manifest, checked as the inbox would read it."""
+    manifest = {"product": inbox.product, "period": period, "files": files}
+    text = (json.dumps(manifest, indent=2) + "\n").encode()
+    try:
+        read_manifest(text, inbox.limits)
+    except DropRefused as error:
+        raise InputError(
+            f"the inbox would refuse this drop: its manifest {error.what}",
+            where=f"inbox {inbox.address}",
+            hint=error.hint,
+        ) from None
+    return text

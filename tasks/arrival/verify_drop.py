@@ -1,16 +1,23 @@
-"""Verifying a drop: its files are those of its manifest, to the last bit."""
+"""Verifying a drop: its files are those of its manifest, to the last bit.
+
+Names, sizes and digests that were verified are kept in a file of the home (mode 0600), and removed with the
+drop. A digest of data is as confidential as the data: no database has it.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
-from tabularium.ledger.durable_files import write_all
+from tabularium.ledger.durable_files import create, make_folder, sync_folder, write_all
 from tabularium.mechanisms.errors import (
     DataRefused,
     InputError,
@@ -19,11 +26,11 @@ from tabularium.mechanisms.errors import (
     LedgerError,
     TabulariumError,
 )
-from tabularium.tasks.arrival import kept_digests
 from tabularium.tasks.arrival.claims import Claims, Drop
 from tabularium.tasks.arrival.inboxes import Inbox, InboxLimits, has_room, inbox_of
 from tabularium.tasks.arrival.manifest import MANIFEST, DropRefused, Manifest, NamedFile, read_manifest
 from tabularium.tasks.arrival.places import Place, Seen, opened, quoted
+from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Run, drop_of
 from tabularium.validations.redaction import bare_errors, note_data_opened
 from tabularium.validations.release_spec.kinds import format_of, is_ignored
@@ -37,8 +44,10 @@ _NO_TEXT = {_PARQUET: "a Parquet file", b"PK\3\4": "a spreadsheet or an archive"
 _AGAIN = "drop it again with a manifest that is made from its files"
 
 
-def said(place: Place, name: str, product: str, limits: InboxLimits) -> tuple[Manifest, list[Seen]] | None:
-    """Return what the manifest of a drop says, and what lies there; None as long as there is no manifest.
+def manifest_in(
+    place: Place, name: str, product: str, limits: InboxLimits
+) -> tuple[Manifest, list[Seen]] | None:
+    """Return the manifest of a drop and its entries; None as long as there is no manifest.
 
     Raises
     ------
@@ -46,10 +55,10 @@ def said(place: Place, name: str, product: str, limits: InboxLimits) -> tuple[Ma
         If it is not for this product, or beyond the limits: not yet, or never.
     """
     lying = place.listing(name)
-    found = _manifest_of(lying)
-    if found is None:
+    manifest_file = _manifest_of(lying)
+    if manifest_file is None:
         return None
-    manifest = read_manifest(_small(place, name, found, limits.manifest), limits)
+    manifest = read_manifest(_small(place, name, manifest_file, limits.manifest), limits)
     if not is_plain(name):
         raise DropRefused(
             "has a name that is not of letters, digits, dots, dashes, = and underscores",
@@ -68,7 +77,7 @@ def said(place: Place, name: str, product: str, limits: InboxLimits) -> tuple[Ma
 def see_that_all_is_read(
     manifest: Manifest, lying: list[Seen], ignored: Collection[str], kind: str | None
 ) -> None:
-    """See that what lies in a drop is what its manifest lists, and that a run would read all of it.
+    """Check that the files of a drop are those in its manifest, and that a run would read all of them.
 
     Parameters
     ----------
@@ -82,8 +91,8 @@ def see_that_all_is_read(
     DropRefused
         With the name of the file.
     """
-    beside = _manifest_of(lying)
-    seen = {each.name: each for each in lying if each != beside}
+    manifest_file = _manifest_of(lying)
+    seen = {file.name: file for file in lying if file != manifest_file}
     for name in sorted(seen.keys() - {file.name for file in manifest.files}):
         if not is_ignored(name, ignored):
             hint = "list it in the manifest, take it away, or name it under source.ignore in the spec"
@@ -113,14 +122,9 @@ def is_whole(
     ignored: Collection[str] = (),
     kind: str | None = None,
 ) -> bool:
-    """Whether the files of a drop are those of its manifest to the last bit; False if they change just now.
+    """Whether the files of a drop are those of its manifest, to the last bit; False while they change.
 
     Every file is read once, and never beyond the size that the manifest says.
-
-    Parameters
-    ----------
-    ignored, kind
-        As in :func:`see_that_all_is_read`.
 
     Raises
     ------
@@ -150,7 +154,7 @@ def _see_that_it_begins_well(name: str, kind: str | None, first: bytes) -> None:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name is of the form that names of drops have."""
+    """Whether a name has the form of a drop's name."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -162,19 +166,19 @@ def _small(place: Place, name: str, seen: Seen, most: int) -> bytes:
 
 
 def _manifest_of(lying: list[Seen]) -> Seen | None:
-    """Return the manifest among what lies in a drop, however its name is capitalised.
+    """Return the manifest among the entries of a drop, however its name is capitalised.
 
     Raises
     ------
     DropRefused
         If there is one only under a name that is not quite it.
     """
-    found = [each for each in lying if each.name.lower() == MANIFEST]
-    if len(found) > 1:
+    manifests = [file for file in lying if file.name.lower() == MANIFEST]
+    if len(manifests) > 1:
         raise DropRefused("lies there twice", where=MANIFEST, hint="leave one of them, in small letters")
-    if not found and any(each.name.lower() == f"{MANIFEST}.txt" for each in lying):
+    if not manifests and any(file.name.lower() == f"{MANIFEST}.txt" for file in lying):
         raise DropRefused("is called drop.json.txt", where=MANIFEST, hint="drop it again as drop.json")
-    return found[0] if found else None
+    return manifests[0] if manifests else None
 
 
 def _see_that_it_lies_there(file: NamedFile, there: Seen | None) -> None:
@@ -189,7 +193,7 @@ def _see_that_it_lies_there(file: NamedFile, there: Seen | None) -> None:
 
 
 def _shown(name: str) -> str:
-    """Return a name that anybody may have chosen as some plain text."""
+    """Return an untrusted name as plain text."""
     shown = quoted(name)
     return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
 
@@ -215,12 +219,12 @@ def _read(file: IO[bytes], most: int) -> bytes:
 
 # --- fetching a drop: its files are copied into the workspace of a run, and are what was verified
 #
-# Whoever writes into the inbox may have changed them since, or change them now. So what is counted is the
+# The files may have changed since, or change now. So what is counted is the
 # copy, which is hashed while it is written.
 
 
 def fetch(run: Run) -> Path | None:
-    """Copy the drop that a run is for into its workspace; return the folder, or None if it is for none.
+    """Copy the drop of a run into its workspace; return the folder, or None if the run is not for a drop.
 
     Raises
     ------
@@ -234,22 +238,24 @@ def fetch(run: Run) -> Path | None:
     LedgerError
         If its period was charged for another release, whatever became of the drop.
     """
-    found = drop_of(run.request.source)
-    if found is None:
+    drop_id = drop_of(run.request.source)
+    if drop_id is None:
         return None
     note_data_opened()
     home = run.installation
     with Claims.at(home) as claims:
-        drop = claims.find(found)
+        drop = claims.find(drop_id)
         if drop is None or not drop.place or drop.state in ("gone", "deleted"):
-            raise InputError("is not known, or no longer there", where=f"drop {found}", hint="drop it again")
+            raise InputError(
+                "is not known, or no longer there", where=f"drop {drop_id}", hint="drop it again"
+            )
         _see_that_it_fits(run, drop)
         if run.loaded.spec.revises is None:
             _see_that_it_is_the_first(run, claims, drop)
     inbox = inbox_of(home, drop.product)
     if inbox is None:
         raise InputError("the product has no inbox", where=f"product {drop.product}", hint="deploy it again")
-    files, folder = kept_digests.kept(home, drop.id), run.folder("drop")
+    files, folder = verified_files(home, drop.id), run.folder("drop")
     see_that_there_is_room(sum(file.size for file in files), "the drop", folder)
     _copy_all(inbox, drop, files, folder)
     return folder
@@ -272,7 +278,7 @@ def _see_that_it_fits(run: Run, drop: Drop) -> None:
 
 
 def _see_that_it_is_the_first(run: Run, claims: Claims, drop: Drop) -> None:
-    """Refuse a second charge for the period, as where the spec was edited while the run waited or after it.
+    """Refuse a second charge for the period, as when the spec was edited while the run waited or after it.
 
     Only a revision may have one, which an officer approves.
     """
@@ -290,12 +296,12 @@ def _see_that_it_is_the_first(run: Run, claims: Claims, drop: Drop) -> None:
 
 
 def see_that_there_is_room(size: int, what: str, folder: Path) -> None:
-    """Refuse to copy so many bytes into a folder of a workspace whose disk they would fill.
+    """Refuse to copy bytes that would fill the disk of a workspace.
 
     Raises
     ------
     InputRefused
-        Which a flow tells at home alone: how large the input is, is nobody's business.
+        Which a flow shows only at home: the size of the input is confidential.
     """
     if not has_room(size, folder):
         raise no_room(what)
@@ -303,9 +309,9 @@ def see_that_there_is_room(size: int, what: str, folder: Path) -> None:
 
 @contextmanager
 def refused_by_its_files(drop: Path | None) -> Iterator[None]:
-    """Refuse the data of a drop inside the block where another source would be waited for, or mended.
+    """Refuse the data of a drop inside the block, where another source would be waited for or corrected.
 
-    Whoever delivered it cannot mend the spec, and nobody changes what lies in the workspace. So the drop goes
+    The person who delivered it cannot correct the spec, and the workspace does not change. So the drop goes
     into quarantine, and a corrected one has its period.
 
     Raises
@@ -362,3 +368,50 @@ def _copy(place: Place, drop: Drop, file: NamedFile, target: Path) -> None:
         os.close(descriptor)
     if not same:
         raise InputRefused("is no longer the file that was verified", where=file.name, hint="drop it again")
+
+
+_ENDING = ".json"
+_ORPHANED_SECONDS = 3600.0
+
+
+def keep_verified(home: Home, drop: str, files: tuple[NamedFile, ...]) -> None:
+    """Keep the names, sizes and digests of a verified drop."""
+    path = _file(home, drop)
+    make_folder(path.parent)
+    create(path, json.dumps([asdict(file) for file in files]).encode())
+    sync_folder(path.parent)
+
+
+def verified_files(home: Home, drop: str) -> tuple[NamedFile, ...]:
+    """Return the verified files of a drop.
+
+    Raises
+    ------
+    InputError
+        If it is not in this home.
+    """
+    try:
+        return tuple(NamedFile(**file) for file in json.loads(_file(home, drop).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        pass
+    raise InputError(
+        "what was verified of it is not in this home",
+        where=f"drop {drop}",
+        hint="drop the data again, or run them by hand with --source",
+    )
+
+
+def forget_verified(home: Home, drop: str) -> None:
+    """Remove the digests of a drop."""
+    _file(home, drop).unlink(missing_ok=True)
+
+
+def orphaned(home: Home) -> list[str]:
+    """Return the drops of digests older than an hour, whose watcher may have died before the claim."""
+    before = time.time() - _ORPHANED_SECONDS
+    paths = (home.path / "arrivals").glob(f"*{_ENDING}")
+    return [path.name.removesuffix(_ENDING) for path in paths if path.stat().st_mtime < before]
+
+
+def _file(home: Home, drop: str) -> Path:
+    return home.path / "arrivals" / f"{drop}{_ENDING}"

@@ -1,9 +1,9 @@
-"""The first spec of a file of data: what is known of its columns, and what a person has to fill in.
+"""The first spec of a file of data: its known columns, and the fields that a person has to fill in.
 
 No record is read, and neither are dictionaries, categories and statistics in a footer: they hold the values
-that occur, and so tell who is in the data. The first line of a CSV file may be a record for want of names:
-what looks like a value is refused, and no error quotes it. The value labels of SPSS, SAS and Stata files may
-be a list of values, too; whoever uses them here says so.
+that occur, and so tell who is in the data. The first line of a CSV file may be a record instead of names:
+names like values are refused, and no error quotes them. The value labels of SPSS, SAS and Stata files may be
+a list of values, too; they are used only on request.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Outline:
-    """The columns of a file; ``delimiter`` is that of a CSV file, whose first line names them."""
+    """The columns of a file, and the ``delimiter`` of a CSV file, whose first line names them."""
 
     path: Path
     columns: tuple[Column, ...]
@@ -75,7 +75,7 @@ class Outline:
 
     @property
     def readable(self) -> bool:
-        """Whether a release can be made of it as it is: SPSS, SAS and Stata files are turned into another."""
+        """Whether a release can read it as it is: SPSS, SAS and Stata files are converted first."""
         return format_of(self.path.name) is not None
 
 
@@ -103,25 +103,25 @@ def outline_of(path: Path) -> Outline:
             where=str(path),
             hint=f"name a file in .csv, .csv.gz, .parquet, {', '.join(STATISTICAL)}",
         )
-    _check_names(path, [each.name for each in outline.columns])
+    _check_names(path, [column.name for column in outline.columns])
     return outline
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
-    """Refuse names that no spec can have, by their places: they may be values."""
+    """Refuse names that no spec can have, by their positions: they may be values."""
     if not names:
         raise InputError("there are no columns", where=str(path), hint="name a file that has some")
     first: dict[str, int] = {}
-    for place, name in enumerate(names, start=1):
-        where = f"{path}: name of column {place}"
+    for number, name in enumerate(names, start=1):
+        where = f"{path}: name of column {number}"
         try:
             _NAME.validate_python(name)
         except ValidationError as error:
             about = error.errors()[0]["ctx"]
             failure = InputError(about["what"], where=where, hint=about["hint"])
         else:
-            same = first.setdefault(name.casefold(), place)
-            if same == place:
+            same = first.setdefault(name.casefold(), number)
+            if same == number:
                 continue
             failure = InputError(
                 f"is also that of column {same}, capital letters aside",
@@ -137,7 +137,7 @@ def _parquet(path: Path) -> tuple[Column, ...]:
     except (OSError, pa.ArrowException):
         pass
     else:
-        return tuple(Column(each.name, _kind(each.type)) for each in schema)
+        return tuple(Column(field.name, _kind(field.type)) for field in schema)
     raise _unreadable(path)
 
 
@@ -168,19 +168,19 @@ def _csv(path: Path) -> Outline:
     wrong = _no_header(text, names)
     if wrong is not None:
         raise InputError(wrong[0], where=f"{path}: first line", hint=wrong[1])
-    for place, name in enumerate(names, start=1):
+    for number, name in enumerate(names, start=1):
         # A first record would be data: none of its values may get into a spec, or onto a screen.
         if name.strip() and (not any(map(str.isalpha, name)) or _VALUE.search(name)):
             raise InputError(
                 "looks like a value: it has no letter, or holds a date, a long number or an @",
-                where=f"{path}: name of column {place}",
+                where=f"{path}: name of column {number}",
                 hint="begin the file with one line that names the columns",
             )
     return Outline(path, tuple(Column(name, "unknown") for name in names), delimiter)
 
 
 def _first_row(text: str, delimiter: str) -> list[str]:
-    """Return the fields of the first row; none where it cannot be cut so."""
+    """Return the fields of the first row; none where it cannot be parsed."""
     try:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), [])
     except csv.Error:
@@ -188,7 +188,7 @@ def _first_row(text: str, delimiter: str) -> list[str]:
 
 
 def _no_header(text: str, names: Sequence[str]) -> tuple[str, str] | None:
-    """Return why a text does not begin with names, and what to do about it; None if it does."""
+    """Return why a text does not begin with names, and a hint; None if it does."""
     if _NOT_UTF8.match(text):
         return "is not UTF-8", "convert the file, for instance with iconv -t UTF-8"
     if not names or any('"' in name for name in names):
@@ -249,7 +249,7 @@ _MOST_LABELS = 50
 
 
 def product_of(path: Path) -> str:
-    """Return a name of a product for a file: that of the file, without a year."""
+    """Return a product name for a file: the file's name without a year."""
     stem = path.name.partition(".")[0].lower()
     if _year(path):
         stem = _YEAR.sub("-", stem)
@@ -276,8 +276,8 @@ def first_spec(outline: Outline, source: str) -> str:
         Every column looks like an identifier.
     """
     file, product = _text(outline.path.name), _name(product_of(outline.path))
-    ids = [each.name for each in outline.columns if _ID.fullmatch(each.name)]
-    columns = [each for each in outline.columns if each.name not in ids]
+    ids = [column.name for column in outline.columns if _ID.fullmatch(column.name)]
+    columns = [column for column in outline.columns if column.name not in ids]
     if not columns:
         raise InputError(
             "all columns look like identifiers, of which no table is made",
@@ -362,7 +362,7 @@ def _unit(ids: Sequence[str]) -> Iterator[str]:
 def _left_out(ids: Sequence[str]) -> Iterator[str]:
     if ids:
         yield "  # Left out, because their names look like identifiers; add those that a table needs:"
-        yield from (f"  #   {_name(each)}:" for each in ids)
+        yield from (f"  #   {_name(name)}:" for name in ids)
 
 
 def _columns(columns: Sequence[Column]) -> Iterator[str]:
@@ -378,10 +378,10 @@ def _date(name: str, columns: Sequence[Column]) -> Iterator[str]:
 
 
 def _year_of(name: str, columns: Sequence[Column]) -> str:
-    """Return a name for the year of a date that no column has."""
-    taken = {each.name.casefold() for each in columns}
+    """Return an unused column name for the year of a date."""
+    taken = {column.name.casefold() for column in columns}
     free = (f"{name}_year{n}" for n in ("", *map(str, range(2, len(taken) + 3))))
-    return next(each for each in free if each.casefold() not in taken)
+    return next(name for name in free if name.casefold() not in taken)
 
 
 def _column(column: Column) -> Iterator[str]:
@@ -406,24 +406,25 @@ def _column(column: Column) -> Iterator[str]:
 
 
 def _table(columns: Sequence[Column]) -> Iterator[str]:
-    crossed = sorted(columns, key=lambda each: (_is_own(each.name), each.kind in ("date", "decimal")))[:2]
-    names = (_year_of(each.name, columns) if each.kind == "date" else each.name for each in crossed)
+    by_use = sorted(columns, key=lambda column: (_is_own(column.name), column.kind in ("date", "decimal")))
+    crossed = by_use[:2]
+    names = (_year_of(column.name, columns) if column.kind == "date" else column.name for column in crossed)
     yield "  - name: first   # call it by what it shows, and cross the columns that people ask for"
     yield f"    dimensions: [{', '.join(map(_name, names))}]"
 
 
 def _is_own(name: str) -> bool:
-    """Return whether a published table has, or may have, a column of this name beside its dimensions."""
+    """Whether a published table has, or may have, a column of this name besides its dimensions."""
     return name.casefold() in RESERVED_COLUMNS or name.casefold().endswith("_label")
 
 
 def _name(name: str) -> str:
-    """Return a name as YAML has it, in quotes unless it is read as text everywhere."""
+    """Return a name as YAML, in quotes unless it is read as text everywhere."""
     plain = _PLAIN.fullmatch(name) is not None and name.lower() not in _WORDS
     return name if plain else _text(name)
 
 
 def _text(text: str) -> str:
-    """Return a text in quotes as YAML has it, on one line."""
+    """Return a text in quotes as YAML, on one line."""
     dumped = json.dumps(text, ensure_ascii=False)
-    return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in dumped)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in dumped)

@@ -34,9 +34,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tabularium.mechanisms.errors import InternalError
-from tabularium.tasks.count.bounding import bounded, unit_numbers
-from tabularium.tasks.count.contributions import NO_ITEM, accumulate, as_item, engine_columns
+from tabularium.tasks.count.contributions import (
+    NO_ITEM,
+    ArrayAggregate,
+    accumulate,
+    add_grouped,
+    as_item,
+    bounded,
+    engine_columns,
+    grouped_sql,
+    unit_numbers,
+)
 from tabularium.tasks.count.count_files import (
+    Axis,
     CountFile,
     Counts,
     CountsHandle,
@@ -44,11 +54,14 @@ from tabularium.tasks.count.count_files import (
     SlabbedCounts,
     Spill,
     add_rows,
+    at_finest,
+    axis_of,
+    counted_levels,
+    groups_of,
+    place_at,
     write_counts,
 )
 from tabularium.tasks.count.distinct_counts import DistinctLevel, all_levels, fill
-from tabularium.tasks.count.grouped_counts import ArrayAggregate, add_grouped, grouped_sql
-from tabularium.tasks.count.table_axes import Axis, at_finest, axis_of, counted_levels, groups_of, place_at
 from tabularium.tasks.engines.in_place import IN_PLACE, require_still
 from tabularium.tasks.ingest.open_source import (
     InputHandle,
@@ -154,16 +167,18 @@ def count_tables(
 def _counted(
     loaded: Loaded, handle: InputHandle, scratch: Path, key: str
 ) -> Iterator[tuple[Table, str, Counts]]:
-    """Yield the counts of every measured level that is held at once, and the sums of every measure."""
+    """Yield the counts of every measured level that fits into memory, and the sums of every measure."""
     held = [table for table in loaded.spec.arrays if not loaded.in_slabs(table)]
-    told_apart = [each for each in held if each.measured is not None and each.measured.identifier is not None]
+    told_apart = [
+        table for table in held if table.measured is not None and table.measured.identifier is not None
+    ]
     for group in _passes(loaded, [table for table in held if table not in told_apart]):
         for table, counts in zip(group, _count_group(loaded, handle, scratch, group, key), strict=True):
             for level, array in counted_levels(loaded, table, counts):
                 yield table, level, array
     for group in _passes(loaded, told_apart):
-        for own in _count_distinct(loaded, handle, scratch, group, key):
-            yield own.table, own.level, own.array
+        for of_table in _count_distinct(loaded, handle, scratch, group, key):
+            yield of_table.table, of_table.level, of_table.array
 
 
 def _count_distinct(
@@ -202,7 +217,7 @@ def _passes(loaded: Loaded, tables: list[Table]) -> Iterator[list[Table]]:
 def _count_in_slabs(
     loaded: Loaded, handle: InputHandle, scratch: Path, table: Table, key: str
 ) -> SlabbedCounts:
-    """Put the cell numbers of a table aside by slab, in one pass over the source."""
+    """Store the cell numbers of a table by slab, in one pass over the source."""
     axis = axis_of(loaded.domains, table)
     spill = Spill(scratch / "slabs", axis.shape)
 
@@ -219,7 +234,7 @@ def _count_in_slabs(
 def _levels_of(
     loaded: Loaded, table: Table, slabbed: SlabbedCounts, folder: Path, secret: bytes
 ) -> tuple[dict[str, CountFile], dict[tuple[str, str], CountedTable]]:
-    """Return the levels of a table in slabs that are held at once, and what is checked of all its levels."""
+    """Return the levels of a table in slabs that fit into memory, and the checks of all its levels."""
     places = {
         level: place_at(loaded, table, level)
         for level, cells in loaded.level_cells(table).items()
@@ -261,10 +276,10 @@ def _count_group(
         for batch in stream(source.engine, cells.select(*wanted)):
             numbers = dict(zip(wanted, batch.columns, strict=True))
             for table, axis in zip(group, axes.values(), strict=True):
-                columns = [numbers[each].to_numpy(zero_copy_only=False) for each in names[table.name]]
+                columns = [numbers[column].to_numpy(zero_copy_only=False) for column in names[table.name]]
                 if table.where is not None:
                     inside = columns[0] != _OUTSIDE
-                    columns = [each[inside] for each in columns]
+                    columns = [column[inside] for column in columns]
                 cell, *added = columns
                 at = at_finest(cell, axis)
                 if table.measured is None:
@@ -299,7 +314,7 @@ def _add_grouped(source: OpenSource, cells: Any, column: str, counts: Counts, ax
     """Count one table in the engine, record by record, and add up its cells here."""
     grouped = cells.group_by(column).aggregate(records=ibis._.count()).select(column, "records")
     for batch in stream(source.engine, grouped):
-        cell, records = (each.to_numpy(zero_copy_only=False) for each in batch.columns)
+        cell, records = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
         inside = cell != _OUTSIDE
         np.add.at(counts, at_finest(cell[inside], axis), records[inside])
 
@@ -315,15 +330,15 @@ def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str,
     records, unit = _kept_records(loaded, source)
     names: dict[str, list[str]] = {}
     cells: dict[str, Any] = {}
-    for place, array in enumerate(loaded.spec.arrays):
+    for index, array in enumerate(loaded.spec.arrays):
         if array.measured is None:
-            own = {f"cell{place}": _cell(records, array, domains)}
-            cell = next(iter(own))
+            columns = {f"cell{index}": _cell(records, array, domains)}
+            cell = next(iter(columns))
         else:
-            name = f"measure{place}"
-            own = engine_columns(array.measured, records, source.raw, name, domains, array.along)
-        cells |= own
-        names[array.name] = list(dict.fromkeys([cell, *own]))
+            name = f"measure{index}"
+            columns = engine_columns(array.measured, records, source.raw, name, domains, array.along)
+        cells |= columns
+        names[array.name] = list(dict.fromkeys([cell, *columns]))
     cells |= _items(loaded, source, records)
     if unit is None:
         return records.select(**cells), names
@@ -350,10 +365,10 @@ def _kept_records(loaded: Loaded, source: OpenSource) -> tuple[Any, str | None]:
 
 
 def _units(loaded: Loaded, handle: InputHandle, scratch: Path) -> Counts:
-    """Return what tallies are drawn from: numbers of units, of those that are cut, of records left out.
+    """Return the numbers for tallies: units, units that are cut, and records left out.
 
     The third is limited for each unit as ``cut_units`` says. How many records are left out exactly is said on
-    the terminal of whoever runs it, and nowhere else.
+    the terminal of the run, and nowhere else.
     """
     privacy = loaded.spec.privacy
     cut = privacy.cut_units
@@ -376,14 +391,14 @@ def _units(loaded: Loaded, handle: InputHandle, scratch: Path) -> Counts:
 
 
 def _items(loaded: Loaded, source: OpenSource, records: Any) -> dict[str, Any]:
-    """Return the item of every record in every histogram, as text that tells null from any value.
+    """Return the item of every record in every histogram, as text in which null differs from any value.
 
     They go into the order by which records of a unit are chosen: those that differ in their item alone are
     not equal.
     """
     items = {}
-    for place, histogram in enumerate(loaded.spec.histograms):
-        items[f"item{place}"] = as_item(records[source.raw[histogram.of]])
+    for index, histogram in enumerate(loaded.spec.histograms):
+        items[f"item{index}"] = as_item(records[source.raw[histogram.of]])
     return items
 
 
@@ -392,8 +407,8 @@ def _sizes(loaded: Loaded, handle: InputHandle, scratch: Path, key: str) -> Iter
 
     Shape (k, 2); the last pair is (0, 0), so that there always is one. Records without an item are left out.
     """
-    for place, histogram in enumerate(loaded.spec.histograms):
-        column = f"item{place}"
+    for index, histogram in enumerate(loaded.spec.histograms):
+        column = f"item{index}"
 
         def count(column: str = column) -> Counts:
             with opened(loaded, handle, scratch) as source:
@@ -402,24 +417,26 @@ def _sizes(loaded: Loaded, handle: InputHandle, scratch: Path, key: str) -> Iter
                     records.filter(records[column] != NO_ITEM).group_by(column).aggregate(size=ibis._.count())
                 )
                 pairs = items.group_by("size").aggregate(number=ibis._.count()).select("size", "number")
-                found = [
-                    np.stack([each.to_numpy() for each in batch.columns], axis=1)
+                sizes = [
+                    np.stack([column.to_numpy() for column in batch.columns], axis=1)
                     for batch in stream(source.engine, pairs)
                 ]
-            table = np.concatenate([np.zeros((1, 2), np.int64), *found]).astype(np.int64)
+            table = np.concatenate([np.zeros((1, 2), np.int64), *sizes]).astype(np.int64)
             return table[np.argsort(-table[:, 0], kind="stable")]
 
         yield histogram.name, redacted(count, lambda: unreadable(loaded, handle, scratch))
 
 
 def _declared(loaded: Loaded, table: Table, level: str) -> tuple[int, ...]:
-    """Return the shape that the spec declares, worked out from the domains alone."""
+    """Return the shape that the spec declares, from the domains only."""
     return level_shapes(table, loaded.domains)[level]
 
 
 def _most(loaded: Loaded) -> dict[str, int]:
     """Return the most that one record adds to each array of a measure."""
-    return {each.name: each.measured.sensitivity for each in loaded.spec.arrays if each.measured is not None}
+    return {
+        array.name: array.measured.sensitivity for array in loaded.spec.arrays if array.measured is not None
+    }
 
 
 @stage("count")

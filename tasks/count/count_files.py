@@ -1,4 +1,4 @@
-"""True counts in the secure workspace: files of mode 0600 that are known by their keyed digest.
+"""True counts in the secure workspace: files of mode 0600, named by their keyed digest.
 
 Of a table that is too large to be held, records come in any order and slabs are counted one after the other.
 So the cell number of every record is put aside with those of its slab, as its place in the slab, 4 bytes; a
@@ -14,7 +14,7 @@ import hmac
 import math
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -25,9 +25,19 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.runtime import resources
+from tabularium.tasks.runtime import workspace as resources
+from tabularium.validations.domains.domains import (
+    Domain,
+    HierarchyDomain,
+    cut,
+    depth_of,
+    leaf_positions,
+    positions,
+)
 from tabularium.validations.redaction import note_data_opened, redacted
 from tabularium.validations.release_spec.checks.table_checks import slabs
+from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.tables import Table
 
 Counts = NDArray[np.int64]
 
@@ -47,8 +57,8 @@ class SlabbedCounts:
     shape
         Nodes of the level first, then the sizes of the other dimensions.
     key
-        The handle that names their key in this process, which knows as well how many pieces each file has:
-        that depends on the data, and is told nowhere.
+        The handle of their key in this process, which also knows how many pieces each file has: that depends
+        on the data, and is shown nowhere.
     """
 
     folder: str
@@ -70,23 +80,23 @@ class SlabbedCounts:
             np.add.at(counts, places, 1)
         return counts.reshape(shape)
 
-    def at(self, place: NDArray[np.int64], first: int, last: int) -> Counts:
+    def at(self, positions: NDArray[np.int64], first: int, last: int) -> Counts:
         """Count some nodes of a level: (last - first, sizes of the other dimensions).
 
         Parameters
         ----------
-        place
+        positions
             (nodes,) the node of the level that each node of the finest level lies in.
         """
-        found = np.zeros((last - first, *self.shape[1:]), np.int64)
+        counts = np.zeros((last - first, *self.shape[1:]), np.int64)
         for number, (low, high) in enumerate(slabs(self.shape)):
-            inside = (place[low:high] >= first) & (place[low:high] < last)
+            inside = (positions[low:high] >= first) & (positions[low:high] < last)
             if inside.any():
-                add_rows(found, place[low:high][inside] - first, self.slab(number)[inside])
-        return found
+                add_rows(counts, positions[low:high][inside] - first, self.slab(number)[inside])
+        return counts
 
     def see_key(self) -> None:
-        """See that this process has the key.
+        """Check that this process has the key.
 
         Raises
         ------
@@ -100,8 +110,8 @@ class SlabbedCounts:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _held(self) -> _Key:
-        found: _Key = resources.get(self.key, "the counts are gone, since another process counted", "counts")
-        return found
+        key: _Key = resources.get(self.key, "the counts are gone, since another process counted", "counts")
+        return key
 
     def _pieces(self, number: int) -> Iterator[NDArray[np.uint32]]:
         held = self._held()
@@ -120,17 +130,17 @@ class SlabbedCounts:
         raise failure
 
 
-def add_rows(sums: Counts, place: NDArray[np.int64], counts: Counts) -> None:
-    """Add every row of ``counts`` to the row of ``sums`` at its place."""
-    if (np.diff(place) < 0).any():
-        order = np.argsort(place, kind="stable")
-        place, counts = place[order], counts[order]
-    starts = np.flatnonzero(np.diff(place, prepend=-1))
-    sums[place[starts]] += np.add.reduceat(counts, starts, axis=0)
+def add_rows(sums: Counts, positions: NDArray[np.int64], counts: Counts) -> None:
+    """Add every row of ``counts`` to the row of ``sums`` at its position."""
+    if (np.diff(positions) < 0).any():
+        order = np.argsort(positions, kind="stable")
+        positions, counts = positions[order], counts[order]
+    starts = np.flatnonzero(np.diff(positions, prepend=-1))
+    sums[positions[starts]] += np.add.reduceat(counts, starts, axis=0)
 
 
 class _Key:
-    """A key that is made here and leaves this process nowhere."""
+    """A key that never leaves this process."""
 
     def __init__(self, slabs: int) -> None:
         self._cipher: AESGCM | None = AESGCM(AESGCM.generate_key(256))
@@ -149,12 +159,12 @@ class _Key:
 
 
 def _nonce(slab: int, piece: int) -> bytes:
-    """Return a number that is used once: every piece of every slab has its own, and each key one table."""
+    """Return a nonce, unique to every piece of every slab; each key is used for one table."""
     return slab.to_bytes(6, "big") + piece.to_bytes(6, "big")
 
 
 class Spill:
-    """Puts cell numbers aside by slab, encrypted.
+    """Stores cell numbers by slab, encrypted.
 
     Parameters
     ----------
@@ -174,11 +184,11 @@ class Spill:
         self._held = 0
 
     def add(self, cells: Counts) -> None:
-        """Put cell numbers of records aside."""
-        slab, place = np.divmod(cells, self._cells)
+        """Store the cell numbers of records."""
+        slab, position = np.divmod(cells, self._cells)
         order = np.argsort(slab.astype(np.uint16), kind="stable")
         ends = np.cumsum(np.bincount(slab, minlength=len(self._waiting)))
-        sorted_places = place.astype(np.uint32)[order]
+        sorted_places = position.astype(np.uint32)[order]
         for number in np.flatnonzero(np.diff(ends, prepend=0)):
             first = ends[number - 1] if number else 0
             self._waiting[number].append(sorted_places[first : ends[number]])
@@ -187,7 +197,7 @@ class Spill:
             self._write()
 
     def close(self) -> SlabbedCounts:
-        """Write what is waiting; return the name of all of it."""
+        """Write the rest; return the handle of all slabs."""
         self._write()
         handle = resources.register(self._folder, self._key)
         return SlabbedCounts(str(self._folder), self._shape, handle)
@@ -231,8 +241,8 @@ class CountFile:
 class SizesFile:
     """True sizes of the items of one histogram, by name.
 
-    ``path`` holds pairs (size, number of items of that size). How many pairs there are depends on the data,
-    so that no shape is told here.
+    ``path`` holds pairs (size, number of items of that size). The number of pairs depends on the data, so
+    there is no shape here.
     """
 
     path: str
@@ -263,7 +273,7 @@ class CountsHandle:
 
 
 def read_counts(file: CountFile, secret: bytes) -> Counts:
-    """Return the counts that ``file`` names, mapped from disk, after seeing that they are those counted.
+    """Return the counts that ``file`` names, mapped from disk and checked by their digest.
 
     Raises
     ------
@@ -285,7 +295,7 @@ def read_sizes(file: SizesFile, secret: bytes) -> Counts:
 
 
 def _read(file: CountFile | SizesFile, secret: bytes, shape: tuple[int, ...] | None) -> Counts:
-    """Return what ``file`` names: of a known shape and mapped, or of any shape."""
+    """Return the array that ``file`` names: of a known shape and mapped, or of any shape."""
     note_data_opened()
     path = Path(file.path)
     failure = InputError("the counts are missing or altered", where="secure workspace", hint="run again")
@@ -311,3 +321,104 @@ def _digest(path: Path, counts: Counts, secret: bytes) -> str:
     for start in range(0, len(flat), _PART):
         digest.update(flat[start : start + _PART].data)
     return digest.hexdigest()
+
+
+# The axes of the arrays in which tables are counted, and the levels above the finest that is measured.
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """The axes of a table's array: its dimensions in order, and its finest level.
+
+    ``place`` takes a leaf's cell code to its node in the finest level, and is None where they are the same.
+    ``parts`` is how many numbers each cell has: of the array of a measure there may be several.
+    """
+
+    dimensions: tuple[str, ...]
+    shape: tuple[int, ...]
+    finest: str
+    place: Counts | None
+    parts: int = 1
+
+    @property
+    def numbers(self) -> int:
+        """The size of its array."""
+        return math.prod(self.shape) * self.parts
+
+
+def axis_of(domains: Mapping[str, Domain], table: Table) -> Axis:
+    """Return the axes of a table's array."""
+    parts = 1 if table.measured is None else table.measured.parts
+    # The last dimension of an array with several numbers for each cell is no column: one may have its name.
+    crossed = table.dimensions if parts == 1 else table.dimensions[:-1]
+    others = tuple(name for name in crossed if name != table.along)
+    inner = tuple(domains[name].size for name in others)
+    if table.along is None:
+        return Axis(others, inner, "", None, parts)
+    domain = _hierarchy(domains, table.along)
+    finest = max(table.levels, key=lambda level: depth_of(domain, level))
+    positions = leaf_positions(domain, finest)
+    shape = (len(cut(domain, finest)), *inner)
+    same = np.array_equal(positions, np.arange(shape[0]))
+    return Axis((table.along, *others), shape, finest, None if same else positions, parts)
+
+
+def _hierarchy(domains: Mapping[str, Domain], name: str) -> HierarchyDomain:
+    domain = domains[name]
+    if not isinstance(domain, HierarchyDomain):
+        raise InputError("is not a hierarchy", where=f"columns.{name}", hint="correct `along` in the tables")
+    return domain
+
+
+def at_finest(numbers: Counts, axis: Axis) -> Counts:
+    """Move cell numbers over the leaves to cell numbers over the finest measured level."""
+    if axis.place is None:
+        return numbers
+    inner = math.prod(axis.shape[1:])
+    leaf, rest = np.divmod(numbers, inner)
+    moved: Counts = axis.place[leaf] * inner + rest
+    return moved
+
+
+def groups_of(cells: Counts, axis: Axis, by: str | None) -> Counts | None:
+    """Return the group of each cell, where bounds differ by groups; None where they do not."""
+    if by is None:
+        return None
+    dimension = axis.dimensions.index(by)
+    group: Counts = cells // math.prod(axis.shape[dimension + 1 :]) % axis.shape[dimension]
+    return group
+
+
+def counted_levels(loaded: Loaded, table: Table, counts: Counts) -> Iterator[tuple[str, Counts]]:
+    """Yield every measured level of a table, the upper ones by summing the finest."""
+    axis = axis_of(loaded.domains, table)
+    finest = counts.reshape(*axis.shape, *([axis.parts] if axis.parts > 1 else []))
+    if table.along is None:
+        yield "", finest
+        return
+    domain = _hierarchy(loaded.domains, table.along)
+    nodes = cut(domain, axis.finest)
+    for level in table.levels:
+        if level == axis.finest:
+            yield level, finest
+        else:
+            yield level, _summed(finest, positions(domain, nodes, level), len(cut(domain, level)))
+
+
+def place_at(loaded: Loaded, table: Table, level: str) -> Counts:
+    """Return the position in a level of each node of the finest measured level."""
+    domain = _hierarchy(loaded.domains, table.along or "")
+    return positions(domain, cut(domain, axis_of(loaded.domains, table).finest), level)
+
+
+def _summed(counts: Counts, positions: Counts, nodes: int) -> Counts:
+    """Sum the rows of ``counts`` that have the same position."""
+    from scipy import sparse
+
+    wide = counts.reshape(len(counts), -1)
+    ones = np.ones(len(positions), np.int64)
+    membership = sparse.csr_array(
+        (ones, (positions, np.arange(len(positions)))), shape=(nodes, len(positions))
+    )
+    summed: Counts = membership @ wide
+    return summed.reshape(nodes, *counts.shape[1:])

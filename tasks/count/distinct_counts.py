@@ -1,4 +1,4 @@
-"""Counting different values: each level by itself, in the engine, and never as a sum of other cells.
+"""Distinct counts: each level by itself, in the engine, and never as a sum of other cells.
 
 ::
 
@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tabularium.tasks.count.contributions import NO_ITEM
-from tabularium.tasks.count.count_files import Counts
-from tabularium.tasks.count.grouped_counts import OUTSIDE
-from tabularium.tasks.count.table_axes import axis_of
+from tabularium.tasks.count.contributions import NO_ITEM, OUTSIDE
+from tabularium.tasks.count.count_files import Counts, axis_of
 from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut, leaf_positions
 from tabularium.validations.imported_later import Later
 from tabularium.validations.release_spec.tables import Table
@@ -76,7 +74,7 @@ class DistinctLevel:
         ]
 
     def counted(self, records: Any) -> Any:
-        """Return the cells of the level that have records with a value, and how many different ones."""
+        """Return the cells of the level with values, and their numbers of distinct values."""
         some = records.filter(records[self.cell] != OUTSIDE, records[self.value] != NO_ITEM)
         number = some[self.cell].cast("int64")
         leaves = {"leaf": some[self.leaf].cast("int64")} if self.leaf else {}
@@ -91,27 +89,27 @@ class DistinctLevel:
 
 
 def all_levels(levels: Sequence[DistinctLevel], records: Any) -> Any:
-    """Return the expression that counts some levels: of each ``place``, ``values`` of the cells by number."""
-    found = []
-    for place, level in enumerate(levels):
+    """Return the expression that counts levels: ``values`` by level (``place``) and cell (``number``)."""
+    levels_counted = []
+    for number, level in enumerate(levels):
         counted = level.counted(records)
-        found.append(
+        levels_counted.append(
             counted.select(
-                place=ibis.literal(place, type="int64"),
+                place=ibis.literal(number, type="int64"),
                 number=counted.number,
                 values=counted["values"].cast("int64"),
             )
         )
-    return ibis.union(*found) if len(found) > 1 else found[0]
+    return ibis.union(*levels_counted) if len(levels_counted) > 1 else levels_counted[0]
 
 
 def fill(levels: Sequence[DistinctLevel], batch: pa.RecordBatch) -> None:
-    """Add what the expression gave to the arrays of the levels."""
+    """Add the result of the expression to the arrays of the levels."""
     columns = (batch[name].to_numpy(zero_copy_only=False) for name in ("place", "number", "values"))
-    place, number, values = columns
-    for at in np.unique(place):
-        own, level = place == at, levels[at]
+    positions, number, values = columns
+    for at in np.unique(positions):
+        in_level, level = positions == at, levels[at]
         measure = level.table.measured
         assert measure is not None  # noqa: S101 - it is the array of one
         flat = level.array.reshape(-1)
-        measure.add(flat, number[own], [values[own]], np.int64(0), np.int64(1))
+        measure.add(flat, number[in_level], [values[in_level]], np.int64(0), np.int64(1))

@@ -1,1 +1,1 @@
-"""Keeping an installation for years: upkeep, backups, and whether all is well."""
+"""Keeping an installation for years: upkeep, backups, and health checks."""

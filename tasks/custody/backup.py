@@ -1,4 +1,4 @@
-"""A backup of an installation: one folder, written aside, read back, and only then given its name.
+"""Backups of an installation: one folder, written aside, read back, then renamed.
 
 ::
 
@@ -46,8 +46,7 @@ from tabularium.tasks.publish.release_folder import (
     files_in,
     publication_folders,
 )
-from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.runtime.secret_command import secret_command
+from tabularium.tasks.runtime.home import Home, secret_command
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.redaction import os_errors_as
 
@@ -55,22 +54,21 @@ FORMAT = 1
 ABOUT, LEDGER = "about.json", "ledger.txt"
 #: Where folders are, who may read drafts, and which drops arrived.
 BASES, ACCESS, CLAIMS = "publications.json", "drafts.json", "arrivals.json"
-#: Of the home, and of the folder beside its ledger: what is taken as it is.
+#: Entries of the home, and of its ledger's folder, that are copied unchanged.
 OF_HOME, BESIDE = ("inboxes.json", "budget-warnings.json"), ("secret.check",)
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError)
 
 
 @dataclass(frozen=True)
 class BackupResult:
-    """What a backup holds.
+    """The content of a backup.
 
     Attributes
     ----------
     missing
-        Published releases whose folders were not where they were published, or not whole; a run makes them
-        anew.
+        Published releases whose folders were missing or incomplete; a run rebuilds them.
     lost
-        How many of these it cannot: their certificates are not kept in the home.
+        The number of these that it cannot rebuild: their certificates are not in the home.
     """
 
     target: str
@@ -122,9 +120,9 @@ def _write(home: Home, aside: Path, target: Path, lock: Lock) -> BackupResult:
             charge = Charge.of(entry.body)
             charges[charge.release_id] = charge
 
-    whole = exported.verify_export(aside / LEDGER, see=see)
+    export = exported.verify_export(aside / LEDGER, see=see)
     bases = publication_folders(home)
-    held = _Held(home, whole.head, charges)
+    held = _Held(home, export.head, charges)
     published = list(held.publications(bases))
     digests = seal(aside, [*held.of_home(), *held.measurements(), *held.drafts(), *published], lock)
     held.require_measured(digests)
@@ -132,7 +130,7 @@ def _write(home: Home, aside: Path, target: Path, lock: Lock) -> BackupResult:
         "format": FORMAT,
         "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "tabularium": metadata.version("tabularium-dp"),
-        "ledger": {"entries": whole.entries, "head": {"seq": whole.head.seq, "hash": whole.head.hash}},
+        "ledger": {"entries": export.entries, "head": {"seq": export.head.seq, "hash": export.head.hash}},
         "secret": "in the key store of TABULARIUM_SECRET_COMMAND" if secret_command() else SEALED,
         "opens_with": "the passphrase" if lock.passphrase else list(lock.recipients),
         "files": {name: digest_of(aside / name) for name in (KEY, LEDGER, SEALED)},
@@ -142,17 +140,17 @@ def _write(home: Home, aside: Path, target: Path, lock: Lock) -> BackupResult:
         with path.open("rb") as file:
             path.chmod(0o600)
             os.fsync(file.fileno())
-    found = {digests[member.name] for member in published if member.name.endswith(f"/{CERTIFICATE}")}
-    missing = held.published.keys() - found
+    certificates = {digests[member.name] for member in published if member.name.endswith(f"/{CERTIFICATE}")}
+    missing = held.published.keys() - certificates
     lost = sum(held.published[digest] is None for digest in missing)
     number = len(held.published)
     return BackupResult(
-        str(target), whole.head, whole.entries, len(digests), number - len(missing), len(missing), lost
+        str(target), export.head, export.entries, len(digests), number - len(missing), len(missing), lost
     )
 
 
 class _Held:
-    """What a home held at one head of its ledger."""
+    """The content of a home at one head of its ledger."""
 
     def __init__(self, home: Home, head: Head, charges: dict[str, Charge]) -> None:
         self._home, self._head, self._charges = home, head, charges
@@ -167,24 +165,24 @@ class _Held:
                 self.published.setdefault(charge.publication_digest, None)
 
     def of_home(self) -> Iterator[Member]:
-        """Go through secret, registry, what became of drops, and the bindings of inputs."""
-        home, beside = self._home.path, self._home.beside_ledger
+        """Yield secret, registry, outcomes of drops, and bindings of inputs."""
+        home, beside_ledger = self._home.path, self._home.beside_ledger
         if secret_command() is None:
             yield Member("home/secret", self._home.secret())
         for name, folder, kind in (
             *((name, home, "home") for name in OF_HOME),
-            *((name, beside, "beside") for name in BESIDE),
+            *((name, beside_ledger, "beside") for name in BESIDE),
         ):
             if (folder / name).is_file():
                 yield Member(f"{kind}/{name}", folder / name)
         yield Member(CLAIMS, json.dumps([asdict(drop) for drop in Claims.known(self._home)]).encode())
-        for path in sorted(files_in(beside / "inputs")):
+        for path in sorted(files_in(beside_ledger / "inputs")):
             known = path.parent.name != "releases" or path.name in self._charges
             if known and not path.name.startswith("."):
-                yield Member(f"beside/{path.relative_to(beside)}", path)
+                yield Member(f"beside/{path.relative_to(beside_ledger)}", path)
 
     def measurements(self) -> Iterator[Member]:
-        """Go through the measurement files that are no newer than the head, and what is kept beside them."""
+        """Yield the measurement files that are no newer than the head, and the files kept with them."""
         for path in sorted(self._home.measurements.glob("*/*")):
             charge = self._charges.get(path.parent.name)
             if charge is None or path.name.startswith("."):
@@ -196,10 +194,10 @@ class _Held:
         try:
             return read_head(path).seq <= self._head.seq
         except _UNREADABLE:
-            return True  # as it stands: whoever reads it will be told
+            return True  # unchanged: readers will be warned
 
     def drafts(self) -> Iterator[Member]:
-        """Go through the drafts that wait for an officer, where each of them lies, and who may read it."""
+        """Yield the drafts that wait for an officer, with their folders and access."""
         accesses: dict[str, dict[str, object]] = {}
         for path in sorted((self._home.beside_ledger / "drafts").glob("[!.]*")):
             charge = self._charges.get(path.name)
@@ -217,7 +215,7 @@ class _Held:
         yield Member(ACCESS, json.dumps(accesses).encode())
 
     def publications(self, bases: list[Path]) -> Iterator[Member]:
-        """Go through the publication folders that are whole, their heads, and say where each one was."""
+        """Yield the complete publication folders, their heads, and their paths."""
         yield Member(BASES, json.dumps([os.fspath(base) for base in bases]).encode())
         for number, base in enumerate(bases):
             for path in sorted(base.glob(f"*/{HEADS}/*")):
@@ -230,16 +228,19 @@ class _Held:
                         yield Member(f"publications/{number}/{path.relative_to(base)}", path)
 
     def require_measured(self, digests: dict[str, str]) -> None:
-        """Refuse a backup that lacks a measurement of which the ledger holds the digest, or a part of one."""
+        """Refuse a backup that lacks a measurement whose digest is in the ledger, or a part of one."""
         store = MeasurementStore(self._home.measurements)
         for charge in self._charges.values():
             if charge.state not in ("measured", "published", "withheld"):
                 continue
             release_id, files = charge.measured_as, {}
             with suppress(MeasurementDamaged):
-                whole = store.read(release_id, charge.fence, charge.measurement_digest)
-                files = {store.part_path(release_id, part.name): part.digest for part in whole.parts.values()}
-                files[store.path(release_id, charge.fence)] = whole.digest
+                measurements = store.read(release_id, charge.fence, charge.measurement_digest)
+                files = {
+                    store.part_path(release_id, part.name): part.digest
+                    for part in measurements.parts.values()
+                }
+                files[store.path(release_id, charge.fence)] = measurements.digest
             if not files or any(
                 digests.get(f"beside/measurements/{release_id}/{path.name}") != digest
                 for path, digest in files.items()
@@ -252,7 +253,7 @@ class _Held:
 
 
 def is_whole(folder: Path, charge: Charge) -> bool:
-    """Whether this is the release as it was published, every file of it."""
+    """Whether a folder holds the release as it was published, every file of it."""
     if charge.publication_digest is None or not folder.is_dir():
         return False
     try:
@@ -263,7 +264,7 @@ def is_whole(folder: Path, charge: Charge) -> bool:
 
 
 def _names(path: Path) -> int:
-    """Return the number of the entry that a head file names; 0 if it is none of ours."""
+    """Return the number of the entry that a head file names; 0 if it is not ours."""
     try:
         return int(json.loads(path.read_bytes())["ledger"]["head"]["seq"])
     except _UNREADABLE:
@@ -271,7 +272,7 @@ def _names(path: Path) -> int:
 
 
 def read_about(source: Path) -> dict[str, object]:
-    """Return what a backup says of itself, once its files are what it says they are.
+    """Return the description of a backup, after checking its files against it.
 
     Raises
     ------

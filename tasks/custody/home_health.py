@@ -1,4 +1,4 @@
-"""Whether a home is well: what can be seen of it without opening any data.
+"""Health checks of a home, which open no data.
 
 Each look returns one finding, or several, and never raises: that something cannot be seen is a finding too.
 """
@@ -35,10 +35,9 @@ from tabularium.tasks.arrival.places import is_drop
 from tabularium.tasks.custody.backup import is_whole
 from tabularium.tasks.publish.release_folder import publication_folders
 from tabularium.tasks.runtime.extras import EXTRAS
-from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.runtime.secret_command import VARIABLE, secret_command
+from tabularium.tasks.runtime.home import VARIABLE, Home, secret_command
 from tabularium.tasks.runtime.stage import sanitised
-from tabularium.tasks.sign.release_key import release_key_file, signing_key
+from tabularium.tasks.sign.sign_release import release_key_file, signing_key
 
 _PROGRAM = "tabularium-dp"
 _GIB = 1 << 30
@@ -49,7 +48,7 @@ _DELIVERING = 600.0  # seconds after which nothing more is to be expected of who
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """What was seen of one thing.
+    """The result of one check.
 
     Attributes
     ----------
@@ -64,7 +63,7 @@ class HealthCheck:
 
 
 def health_checks(home: Home) -> Iterator[HealthCheck]:
-    """Go through what can be seen on this machine alone."""
+    """Yield the checks that need only this machine."""
     for thing, look in (
         ("versions", _versions),
         ("home", lambda: _modes(home)),
@@ -79,37 +78,37 @@ def health_checks(home: Home) -> Iterator[HealthCheck]:
 
 
 def seen(thing: str, look: Callable[[], Iterator[HealthCheck]]) -> list[HealthCheck]:
-    """Return what a look finds; of one that fails, why."""
+    """Return the results of a check; if it fails, the reason."""
     try:
         return list(look())
     except Exception as error:
         failure: TabulariumError = sanitised(error, thing)
-    said = f"{failure.where}: {failure.what}" if failure.where else failure.what
-    return [HealthCheck(thing, "fail", said, failure.hint)]
+    message = f"{failure.where}: {failure.what}" if failure.where else failure.what
+    return [HealthCheck(thing, "fail", message, failure.hint)]
 
 
 def _versions() -> Iterator[HealthCheck]:
-    said = f"tabularium {metadata.version(_PROGRAM)}, Python {sys.version.split()[0]}"
+    message = f"tabularium {metadata.version(_PROGRAM)}, Python {sys.version.split()[0]}"
     wrong = []
     for line in metadata.requires(_PROGRAM) or ():
         requirement = Requirement(line)
-        extras = [each for each in ("", *EXTRAS) if _is_asked(requirement, each)]
+        extras = [extra for extra in ("", *EXTRAS) if _is_asked(requirement, extra)]
         if not extras:
             continue
         try:
-            found = metadata.version(requirement.name)
+            version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
             if "" in extras or "run" in extras:
                 wrong.append(f"{requirement.name} is missing")
             continue
-        if not requirement.specifier.contains(found, prereleases=True):
-            wrong.append(f"{requirement.name} {found} is not {requirement.specifier}")
+        if not requirement.specifier.contains(version, prereleases=True):
+            wrong.append(f"{requirement.name} {version} is not {requirement.specifier}")
     if wrong:
         yield HealthCheck(
-            "versions", "fail", f"{said}: {', '.join(wrong)}", "install with the constraints file"
+            "versions", "fail", f"{message}: {', '.join(wrong)}", "install with the constraints file"
         )
     else:
-        yield HealthCheck("versions", "ok", said)
+        yield HealthCheck("versions", "ok", message)
 
 
 def _is_asked(requirement: Requirement, extra: str) -> bool:
@@ -117,15 +116,15 @@ def _is_asked(requirement: Requirement, extra: str) -> bool:
 
 
 def _modes(home: Home) -> Iterator[HealthCheck]:
-    """See that nobody else can read what is private."""
-    beside = home.beside_ledger
+    """Check that nobody else can read private files."""
+    beside_ledger = home.beside_ledger
     private = [
         home.path,
         home.workspaces,
         home.diagnoses,
         home.tracebacks,
         home.measurements,
-        beside / "inputs",
+        beside_ledger / "inputs",
     ]
     private += [home.path / "server", home.path / "server" / "password", home.secret_file]
     private.append(release_key_file(home))
@@ -186,16 +185,16 @@ def _ledger(home: Home) -> Iterator[HealthCheck]:
         return
     with opened as ledger:
         head, accounts = ledger.head(), list(ledger.accounts())
-        said = f"{ledger.name}: {head.seq} entries, {len(accounts)} accounts"
+        message = f"{ledger.name}: {head.seq} entries, {len(accounts)} accounts"
         if ledger.read_only is not None:
             hint = (
                 CONFIRM + home.option
                 if ledger.read_only == ledger.unconfirmed
                 else "see tabularium ledger verify"
             )
-            yield HealthCheck("ledger", "fail", f"{said}; read-only: {ledger.read_only}", hint)
+            yield HealthCheck("ledger", "fail", f"{message}; read-only: {ledger.read_only}", hint)
         else:
-            yield HealthCheck("ledger", "ok", said)
+            yield HealthCheck("ledger", "ok", message)
         yield _clock(ledger)
         if ledger.witnessed_elsewhere:
             yield HealthCheck("witness", "ok", "the head is remembered in a second place")
@@ -268,7 +267,7 @@ def _disk(home: Home) -> Iterator[HealthCheck]:
 
 
 def _publication(home: Home) -> Iterator[HealthCheck]:
-    """See that each folder into which releases were published is there, and can be published into."""
+    """Check that each publication folder is there and writable."""
     bases = publication_folders(home)
     for base in bases:
         if not base.is_dir():
@@ -285,7 +284,7 @@ def _publication(home: Home) -> Iterator[HealthCheck]:
 
 
 def _inboxes(home: Home) -> Iterator[HealthCheck]:
-    """See that each folder is there and can be tidied, and what waits; an object store is not asked."""
+    """Check that each inbox folder is there and writable, and list waiting drops; skip object stores."""
     known = list(inboxes(home))
     for inbox in known:
         path = Path(inbox.address)
@@ -303,9 +302,9 @@ def _inboxes(home: Home) -> Iterator[HealthCheck]:
 
 
 def _unfinished(inbox: Inbox, path: Path) -> Iterator[HealthCheck]:
-    """Name the drops that have lain for long without the manifest that ends a delivery."""
+    """Name the drops that have been without a manifest for long."""
     with os.scandir(path) as entries:
-        found = [
+        names = [
             entry.name
             for entry in entries
             if is_drop(entry.name)
@@ -313,31 +312,31 @@ def _unfinished(inbox: Inbox, path: Path) -> Iterator[HealthCheck]:
             and time.time() - entry.stat().st_mtime > _DELIVERING
             and not Path(entry.path, MANIFEST).exists()
         ]
-    if found:
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        said = f"{inbox.product}: {min(found)}{more} without {MANIFEST}, and nobody writes there now"
+    if names:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        message = f"{inbox.product}: {min(names)}{more} without {MANIFEST}, and nobody writes there now"
         yield HealthCheck(
-            "drops", "warn", said, f"let whoever delivers put {MANIFEST} there, as the last file"
+            "drops", "warn", message, f"let the deliverer put {MANIFEST} there, as the last file"
         )
 
 
 def _drops(home: Home, inbox: Inbox) -> Iterator[HealthCheck]:
-    """Say how many drops need somebody, or wait for their run."""
+    """Count the drops that need a person, or wait for their run."""
     with Claims.at(home) as claims:
         states = Counter(drop.state for drop in claims.of_product(inbox.product))
     bad = states["quarantined"] + states["refused"]
-    said = {
+    counts = {
         "in quarantine": bad,
         "failed": states["failed"],
         "under way": states["arrived"] + states["started"],
     }
-    if any(said.values()):
-        told = ", ".join(f"{number} {what}" for what, number in said.items() if number)
+    if any(counts.values()):
+        message = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
         if bad:
             hint = f"read the lines beside them: {inbox.address}/quarantine"
         else:
             hint = "see their runs in Prefect's UI" if states["failed"] else ""
-        yield HealthCheck("drops", "warn" if hint else "ok", f"{inbox.product}: {told}", hint)
+        yield HealthCheck("drops", "warn" if hint else "ok", f"{inbox.product}: {message}", hint)
 
 
 # --- whether the ledger, the publication folders and the drops tell the same story
@@ -353,7 +352,7 @@ _LONG = timedelta(hours=1)
 
 
 def account_for(home: Home) -> Iterator[HealthCheck]:
-    """Go through what does not fit; one finding says what was compared where everything does.
+    """Yield what does not fit; if everything fits, one result says what was compared.
 
     Raises
     ------
@@ -377,8 +376,10 @@ def account_for(home: Home) -> Iterator[HealthCheck]:
     ]
     yield from amiss
     if not amiss:
-        told = f"{len(charges)} charges, {len(folders)} folders and {len(drops)} drops: each fits the others"
-        yield HealthCheck("accounts", "ok", told)
+        message = (
+            f"{len(charges)} charges, {len(folders)} folders and {len(drops)} drops: each fits the others"
+        )
+        yield HealthCheck("accounts", "ok", message)
 
 
 def _gone(base: Path) -> HealthCheck:
@@ -391,7 +392,7 @@ def _charges(
     charges: dict[str, Charge], folders: list[Path], bases: list[Path], home: Home
 ) -> Iterator[HealthCheck]:
     there = {path.name for path in folders}
-    # A release and the tallies beside it have charges of their own, and one certificate.
+    # A release and its tallies have charges of their own, and one certificate.
     published: dict[str, list[Charge]] = {}
     for charge in charges.values():
         if charge.state == "published" and charge.publication_digest is not None:
@@ -410,7 +411,7 @@ def _charges(
                     "folders",
                     "fail",
                     f"{_of(same[0])}: published, and its folder is gone",
-                    f"tabularium rebuild SPEC{home.option}: it is made anew, and nothing is charged",
+                    f"tabularium rebuild SPEC{home.option}: it is rebuilt, and nothing is charged",
                 )
 
 
@@ -444,7 +445,7 @@ def _drops_that_arrived(charges: dict[str, Charge], drops: list[Drop]) -> Iterat
     for drop in drops:
         named = f"drop {drop.id} of {drop.product}, period {drop.period or 'not told'}"
         charge = charges.get(drop.release_id or "")
-        found = datetime.fromtimestamp(drop.found_at, UTC)
+        since = datetime.fromtimestamp(drop.found_at, UTC)
         if drop.state == "published" and (charge is None or charge.state != "published"):
             became = (
                 "the ledger knows no release of it" if charge is None else f"its charge is {charge.state}"
@@ -457,17 +458,17 @@ def _drops_that_arrived(charges: dict[str, Charge], drops: list[Drop]) -> Iterat
                 f"{named}: {drop.state}, and its release is published",
                 "run it again: it is free",
             )
-        elif drop.state in LIVE and datetime.now(UTC) - found > _LONG:
+        elif drop.state in LIVE and datetime.now(UTC) - since > _LONG:
             yield HealthCheck(
                 "drops",
                 "warn",
-                f"{named}: {drop.state}, found at {found:%Y-%m-%dT%H:%M:%SZ}",
+                f"{named}: {drop.state}, found at {since:%Y-%m-%dT%H:%M:%SZ}",
                 "see its run in Prefect's UI",
             )
 
 
 def _waits(charge: Charge) -> bool:
-    """Tell whether an officer is to review it next."""
+    """Whether an officer is to review it next."""
     return charge.review and charge.state == "measured"
 
 

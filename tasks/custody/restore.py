@@ -1,7 +1,8 @@
-"""Putting a backup back: every file first, then the ledger, so that nothing runs on half of it.
+"""Restoring a backup, and the upkeep that keeps backups good.
 
-A file that is there with other bytes is never replaced, and nothing at all is put beside another ledger. What
-was cut off is finished by the same command.
+Every file is put back first, then the ledger, so that nothing runs on half of it. A file that is there with
+other bytes is never replaced, and nothing is put beside another ledger. A restore that was cut off is
+finished by the same command.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from pathlib import Path
 from tabularium.ledger import Ledger
 from tabularium.ledger import export as exported
 from tabularium.ledger.durable_files import lock, make_folder, sync_folder, unlock
+from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.ledger.records import EMPTY, Head
-from tabularium.ledger.refusals import Conflict, LockTimeout
+from tabularium.ledger.refusals import ChainBroken, Conflict, LockTimeout
 from tabularium.ledger.verify import Verified
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.claims import Claims, Drop
@@ -30,12 +32,13 @@ from tabularium.tasks.custody.sealing import Lock, unseal
 from tabularium.tasks.publish.period_index import renew_index
 from tabularium.tasks.publish.release_folder import HEADS, PLACE, PUBLIC, Access, make_readable_folder
 from tabularium.tasks.runtime.home import Home
+from tabularium.tasks.runtime.workspace import sweep
 from tabularium.validations.redaction import os_errors_as
 
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """What was put back.
+    """The result of a restore.
 
     Attributes
     ----------
@@ -51,7 +54,7 @@ class RestoreResult:
 
 
 def restore(source: Path, home: Home, lock: Lock, publications: Path | None = None) -> RestoreResult:
-    """Put a backup into a home that holds nothing else.
+    """Restore a backup into an empty home.
 
     Parameters
     ----------
@@ -66,7 +69,7 @@ def restore(source: Path, home: Home, lock: Lock, publications: Path | None = No
         If the ledger does not verify, is older than a witness knows, or its database holds another.
     """
     read_about(source)
-    whole = exported.verify_export(source / LEDGER)
+    export = exported.verify_export(source / LEDGER)
     failing = os_errors_as(
         InputError,
         "the backup could not be put back: {reason}",
@@ -86,7 +89,7 @@ def restore(source: Path, home: Home, lock: Lock, publications: Path | None = No
                     where=str(target),
                     hint="restore into a new home (--home), or move that file away",
                 )
-        is_back = _holds(home, whole.head)
+        is_back = _holds(home, export.head)
         accesses = _accesses(scratch)
         for path, target in moves.items():
             _put(path, target, accesses.get(path))
@@ -94,32 +97,32 @@ def restore(source: Path, home: Home, lock: Lock, publications: Path | None = No
             exported.restore(source / LEDGER, home.ledger_url)
         _put_claims(scratch / CLAIMS, home)
         _say_what_is_current(home, bases)
-    return RestoreResult(whole, len(moves), [str(base) for base in bases])
+    return RestoreResult(export, len(moves), [str(base) for base in bases])
 
 
 def _bases(scratch: Path, publications: Path | None) -> list[Path]:
-    """Return where each publication folder of the backup goes, and write that down where runs look."""
+    """Return the target of each publication folder of the backup, and record it for runs."""
     were = [Path(base) for base in json.loads((scratch / BASES).read_text())]
     if publications is None:
         return were
     there = publications.absolute()
     bases = [there] if len(were) == 1 else [there / str(number) for number in range(len(were))]
     now = dict(zip(were, bases, strict=True))
-    for place in scratch.glob(f"beside/measurements/*/{PLACE}"):
-        before = Path(os.fsdecode(place.read_bytes()))
-        place.write_bytes(os.fsencode(now.get(before, before)))
+    for path in scratch.glob(f"beside/measurements/*/{PLACE}"):
+        before = Path(os.fsdecode(path.read_bytes()))
+        path.write_bytes(os.fsencode(now.get(before, before)))
     for record in scratch.glob("beside/drafts/*"):
-        told = json.loads(record.read_bytes())
-        release = Path(told["release"])
+        record_of_base = json.loads(record.read_bytes())
+        release = Path(record_of_base["release"])
         base = next((base for base in were if release.is_relative_to(base)), None)
-        told["release"] = str(release if base is None else now[base] / release.relative_to(base))
-        told["draft"] = str(there / "drafts" / record.name)
-        record.write_text(json.dumps(told))
+        record_of_base["release"] = str(release if base is None else now[base] / release.relative_to(base))
+        record_of_base["draft"] = str(there / "drafts" / record.name)
+        record.write_text(json.dumps(record_of_base))
     return bases
 
 
 def _moves(scratch: Path, home: Home, bases: list[Path]) -> dict[Path, Path]:
-    """Return where each unpacked file goes."""
+    """Return the target of each unpacked file."""
     moves = {}
     for path in sorted(path for path in scratch.rglob("*") if path.is_file()):
         kind, *rest = path.relative_to(scratch).parts
@@ -128,8 +131,8 @@ def _moves(scratch: Path, home: Home, bases: list[Path]) -> dict[Path, Path]:
         elif kind == "beside":
             moves[path] = home.beside_ledger.joinpath(*rest)
         elif kind == "drafts":
-            told = json.loads((scratch / "beside" / "drafts" / rest[0]).read_bytes())
-            moves[path] = Path(told["draft"]).joinpath(*rest[1:])
+            draft = json.loads((scratch / "beside" / "drafts" / rest[0]).read_bytes())
+            moves[path] = Path(draft["draft"]).joinpath(*rest[1:])
         elif kind == "publications":
             moves[path] = bases[int(rest[0])].joinpath(*rest[1:])
     # The secret goes last: without it nothing is released.
@@ -137,23 +140,25 @@ def _moves(scratch: Path, home: Home, bases: list[Path]) -> dict[Path, Path]:
 
 
 def _accesses(scratch: Path) -> dict[Path, Access]:
-    """Return who may read each unpacked file that is not its owner's alone."""
-    found = {}
+    """Return the access of each unpacked file that others may read."""
+    accesses = {}
     for base in scratch.glob("publications/*"):
         files = (path for path in base.rglob("*") if HEADS not in path.parts)
-        found.update(dict.fromkeys(files, PUBLIC))
-    for release_id, told in json.loads((scratch / ACCESS).read_bytes()).items():
+        accesses.update(dict.fromkeys(files, PUBLIC))
+    for release_id, of_release in json.loads((scratch / ACCESS).read_bytes()).items():
         with suppress(KeyError):  # no such group here: a draft is its owner's then
-            access = Access(told["folders"], told["files"], grp.getgrnam(told["group"]).gr_gid)
-            found.update(dict.fromkeys((scratch / "drafts" / release_id).rglob("*"), access))
-    return found
+            access = Access(
+                of_release["folders"], of_release["files"], grp.getgrnam(of_release["group"]).gr_gid
+            )
+            accesses.update(dict.fromkeys((scratch / "drafts" / release_id).rglob("*"), access))
+    return accesses
 
 
 def _put(path: Path, target: Path, access: Access | None) -> None:
     if target.exists():
         return
     if access is not None:
-        with suppress(PermissionError):  # a group that whoever restores is not in
+        with suppress(PermissionError):  # a group without the restoring user
             make_readable_folder(target.parent, access)
     elif HEADS in target.parts:
         make_readable_folder(target.parent.parent)
@@ -172,7 +177,7 @@ def _put(path: Path, target: Path, access: Access | None) -> None:
 
 
 def _holds(home: Home, head: Head) -> bool:
-    """Whether the ledger was put back before; nothing may be put beside another one."""
+    """Whether the ledger was restored before; another ledger is refused."""
     with Ledger.connect(home.ledger_url) as ledger:
         there = ledger.head()
         if there == EMPTY and head != EMPTY:
@@ -194,8 +199,8 @@ def _say_what_is_current(home: Home, bases: list[Path]) -> None:
 
 
 def _put_claims(path: Path, home: Home) -> None:
-    """Put back which drops arrived; what is known of a drop already stays as it is."""
-    drops = [Drop(**each) for each in json.loads(path.read_bytes())]
+    """Restore the claims of drops; a drop that is known already stays as it is."""
+    drops = [Drop(**values) for values in json.loads(path.read_bytes())]
     if drops:
         with Claims.at(home) as claims:
             for drop in drops:
@@ -210,7 +215,7 @@ _WAIT_SECONDS = 60
 
 @contextmanager
 def scratch_folder(home: Home) -> Iterator[Path]:
-    """Yield a new folder of the home; it is removed at the end, or by whoever comes next.
+    """Yield a new folder of the home; it is removed at the end, or by the next process.
 
     Raises
     ------
@@ -228,16 +233,16 @@ def scratch_folder(home: Home) -> Iterator[Path]:
 
 
 def remove_remains(home: Home) -> int:
-    """Remove what killed processes left, unless one is at work; return how many folders there were."""
+    """Remove the remains of killed processes, unless one is at work; return the number of folders."""
     with _locked(home, 0) as mine:
         return _clear(home) if mine else 0
 
 
 def _clear(home: Home) -> int:
-    found = list(home.path.glob(f"{_PREFIX}*"))
-    for folder in found:
+    paths = list(home.path.glob(f"{_PREFIX}*"))
+    for folder in paths:
         shutil.rmtree(folder, ignore_errors=True)
-    return len(found)
+    return len(paths)
 
 
 @contextmanager
@@ -247,3 +252,108 @@ def _locked(home: Home, wait: float) -> Iterator[bool]:
         yield lock(descriptor, wait)
     finally:
         unlock(descriptor)
+
+
+# Upkeep of every night and every week: verify and export the ledger, restore an export, sweep workspaces.
+
+
+_NAME = "ledger-{seq:010d}-{hash}.txt"
+_PATTERN = "ledger-*-*.txt"
+
+
+def verify_and_export(home: Home, export_to: Path | None) -> str:
+    """Verify the ledger, and write its export to a folder; return the result, in one line.
+
+    An export is named after its head: where the ledger has no new entry, the one that is there is verified.
+
+    Raises
+    ------
+    LedgerError
+        If the ledger does not verify, is an old copy, or the export cannot be written or does not verify.
+    InputError
+        If that place is not there.
+    """
+    with _open(home) as ledger:
+        check = ledger.verify(MeasurementStore(home.measurements).heads())
+        if ledger.read_only not in (None, ledger.unconfirmed):
+            raise ChainBroken(
+                f"its {check.entries} entries are in order, but {ledger.read_only}",
+                where=ledger.name,
+                hint="see docs/how-to/back-up-and-restore.md",
+            )
+        message = f"{check.entries} entries are in order"
+        if export_to is None:
+            return message
+        if not export_to.is_dir():
+            raise InputError(
+                "this folder for exports is not there",
+                where=str(export_to),
+                hint="mount it, or name another with --export-to",
+            )
+        head = ledger.head()
+        file = export_to / _NAME.format(seq=head.seq, hash=head.hash[:16])
+        if not file.exists():
+            exported.export(ledger, file)
+    if exported.verify_export(file).head.seq < check.head.seq:
+        raise ChainBroken("the export lacks entries", where=str(file), hint="remove it, and run again")
+    return f"{message}; exported to {file}"
+
+
+def drill_restore(home: Home, export_to: Path | None) -> str:
+    """Restore the newest export to a scratch database and compare; return the result, in one line.
+
+    Without a place of exports one is written and put back. What is put back is exported again, and must be
+    the same bytes; and the ledger must hold its last entry.
+
+    Raises
+    ------
+    LedgerError
+        If the export does not verify, cannot be put back, or is of another ledger.
+    InputError
+        If there is no export in that place.
+    """
+    with scratch_folder(home) as folder, _open(home) as ledger:
+        if export_to is None:
+            file = folder / "export.txt"
+            exported.export(ledger, file)
+        else:
+            file = _newest(export_to)
+        url = f"sqlite:///{folder / 'ledger.db'}"
+        export = exported.restore(file, url, scratch=True)
+        with Ledger.connect(url) as put_back:
+            exported.export(put_back, folder / "again.txt")
+        if not filecmp.cmp(file, folder / "again.txt", shallow=False):
+            raise ChainBroken(
+                "what was put back is not what was exported",
+                where=str(file),
+                hint="take another copy of the export, and check the disks",
+            )
+        if not ledger.holds(export.head):
+            raise ChainBroken(
+                f"the ledger does not hold entry {export.head.seq} of this export",
+                where=str(file),
+                hint="find out which of the two is the agency's; see docs/how-to/mend-a-ledger.md",
+            )
+        behind = ledger.head().seq - export.head.seq
+    return f"{export.entries} entries were put back and are the same; {behind} are newer"
+
+
+def sweep_workspaces(home: Home) -> str:
+    """Remove the workspaces of dead runs, and remains of restores; return the result, in one line."""
+    removed = sweep(home) + remove_remains(home)
+    return f"{removed} folders of dead runs were removed" if removed else "nothing was left behind"
+
+
+def _open(home: Home) -> Ledger:
+    return Ledger.connect(home.ledger_url)
+
+
+def _newest(folder: Path) -> Path:
+    exports = sorted(path for path in folder.glob(_PATTERN) if os.access(path, os.R_OK))
+    if exports:
+        return exports[-1]
+    raise InputError(
+        "no export of the ledger is here to put back",
+        where=str(folder),
+        hint="let verify-ledger write one, or name the folder that it writes to",
+    )

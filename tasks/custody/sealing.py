@@ -32,7 +32,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Lock:
-    """With what a backup is locked, or opened: a passphrase, else public keys or private ones."""
+    """The keys that lock or open a backup: a passphrase, else public or private keys."""
 
     passphrase: str | None = None
     recipients: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Lock:
         if self.passphrase:
             return bytes(pyrage.passphrase.encrypt(key, self.passphrase))
         try:
-            recipients = [pyrage.x25519.Recipient.from_str(each) for each in self.recipients]
+            recipients = [pyrage.x25519.Recipient.from_str(recipient) for recipient in self.recipients]
         except pyrage.RecipientError:
             recipients = []
         if not recipients:
@@ -71,7 +71,7 @@ class Lock:
         try:
             if self.passphrase:
                 return bytes(pyrage.passphrase.decrypt(closed, self.passphrase))
-            identities = [pyrage.x25519.Identity.from_str(each) for each in self.identities]
+            identities = [pyrage.x25519.Identity.from_str(identity) for identity in self.identities]
             return bytes(pyrage.decrypt(closed, identities))
         except (pyrage.DecryptError, pyrage.IdentityError):
             pass
@@ -84,7 +84,7 @@ class Lock:
 
 @dataclass(frozen=True)
 class Member:
-    """A file of a backup: its name there, and its bytes or where they lie."""
+    """A file of a backup: its name there, and its bytes or its path."""
 
     name: str
     source: Path | bytes
@@ -137,22 +137,22 @@ def unseal(folder: Path, lock: Lock, into: Path) -> dict[str, str]:
 
 
 def _unsealed(sealed: Path, key: bytes, into: Path | None) -> list[tuple[str, str, int]]:
-    """Go through the members; unpack them if it is said where."""
-    found: list[tuple[str, str, int]] = []
+    """Return the members; unpack them if a folder is given."""
+    members: list[tuple[str, str, int]] = []
     index: dict[str, str] = {}
     identity = pyrage.x25519.Identity.from_str(key.decode())
     damaged = InputError("is damaged or cut off", where=str(sealed), hint="take another copy of the backup")
 
     def unpack(read: IO[bytes]) -> None:
         with tarfile.open(fileobj=read, mode="r|") as tar:
-            for each in tar:
-                content = tar.extractfile(each)
-                if content is None or ".." in Path(each.name).parts or each.name.startswith("/"):
+            for member in tar:
+                content = tar.extractfile(member)
+                if content is None or ".." in Path(member.name).parts or member.name.startswith("/"):
                     raise damaged
-                if each.name == INDEX:
+                if member.name == INDEX:
                     index.update(json.load(content))
                 else:
-                    found.append((each.name, _copied(content, into and into / each.name), each.size))
+                    members.append((member.name, _copied(content, into and into / member.name), member.size))
         while read.read(_BLOCK):
             pass
 
@@ -161,9 +161,9 @@ def _unsealed(sealed: Path, key: bytes, into: Path | None) -> list[tuple[str, st
             _through_pipe(lambda write: pyrage.decrypt_io(file, write, [identity]), unpack)
     except (pyrage.DecryptError, tarfile.TarError, ValueError, OSError):
         raise damaged from None
-    if index != {name: digest for name, digest, _ in found}:
+    if index != {name: digest for name, digest, _ in members}:
         raise damaged
-    return found
+    return members
 
 
 def _copied(content: IO[bytes], target: Path | None) -> str:
@@ -230,7 +230,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _through_pipe(writes: Callable[[IO[bytes]], Any], reads: Callable[[IO[bytes]], Any]) -> None:
-    """Let one function write in a thread what another reads here; whatever either raises is raised."""
+    """Run a writer in a thread and a reader here, with a pipe between them; errors of either are raised."""
     out, into = os.pipe()
     failed: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""The SQL of an expression for an engine that holds the records itself: one meaning in every dialect.
+"""The SQL of an expression for an engine that keeps the records, with one meaning in every dialect.
 
 Expressions of Ibis are written without any dialect. Six things would still differ from engine to engine, and
 are settled here: where the records and the code lists are, how a digest is called, where a pattern ends, how
@@ -68,7 +68,11 @@ def sql_of(expression: Any, dialect: Dialect, records: str) -> str:
     if dialect == "postgres":
         # PostgreSQL would write the expressions of an inner query into the outer one as often as they are
         # named there, and read every text by pattern as often; not so where rows are to be passed over.
-        inner = (each.this for each in query.find_all(sge.Subquery) if isinstance(each.this, sge.Select))
+        inner = (
+            subquery.this
+            for subquery in query.find_all(sge.Subquery)
+            if isinstance(subquery.this, sge.Select)
+        )
         for select in (query, *inner):
             select.offset(0, copy=False)
     return str(query.sql(dialect=compiler.dialect))
@@ -100,7 +104,7 @@ def _with_records(base: Any) -> Any:
             return sg.select(*made).from_(values)
 
         def by_bytes(self, text: Any) -> Any:
-            """Return text so that it is compared by its bytes."""
+            """Return text in a form that is compared by its bytes."""
             return text
 
     return WithRecords
@@ -112,7 +116,7 @@ def _postgres() -> Any:
     from ibis.backends.sql.compilers.postgres import PostgresCompiler
 
     class Postgres(_with_records(PostgresCompiler)):  # type: ignore[misc]
-        """PostgreSQL, as it is to be understood here."""
+        """The PostgreSQL dialect with our meaning of expressions."""
 
         def by_bytes(self, text: Any) -> Any:
             return sge.Collate(this=sge.paren(text), expression=sg.to_identifier("C", quoted=True))
@@ -131,7 +135,7 @@ def _postgres() -> Any:
                 part = sg.parse_one(quick[1].format(text="text"), dialect=self.dialect)
                 part = part.transform(lambda node: arg.copy() if node == sge.column("text") else node)
                 return self.if_(arg.rlike(sge.convert(quick[0])), part, sge.null())
-            # Places of an array are told from 0 here, and written from 1.
+            # Positions of an array are counted from 0 here, and written from 1.
             return sge.paren(self.f.regexp_match(arg, pattern), copy=False)[group - 1]
 
         def visit_Arbitrary(self, op: Any, *, arg: Any, where: Any) -> Any:
@@ -153,7 +157,7 @@ def _pyspark() -> Any:
     from ibis.backends.sql.compilers.pyspark import PySparkCompiler
 
     class PySpark(_with_records(PySparkCompiler)):  # type: ignore[misc]
-        """Spark, as it is to be understood here; it compares text by bytes."""
+        """The Spark dialect with our meaning of expressions; it compares text by bytes."""
 
         def visit_RegexExtract(self, op: Any, *, arg: Any, pattern: Any, index: Any) -> Any:
             return super().visit_RegexExtract(op, arg=arg, pattern=_to_the_end(pattern), index=index)

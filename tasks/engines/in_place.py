@@ -1,8 +1,26 @@
-"""Records that are counted where they lie: which engine has them, and its snapshot from stage to stage."""
+"""Records that are counted where they are: their engine, its snapshot from stage to stage, and their digest.
+
+The digest does not depend on the order of the records. Each record is written as text that can be read in one
+way only: for every column its length and its value, or that it is null. The record's digest is the SHA-256 of
+that text. The engine sorts these digests into :data:`BOXES` boxes by their first digits, joins the digests of
+each box in ascending order, and digests the result; the home digests the boxes in order under its key, with
+the names and types of the columns.
+
+Two inputs with the same digest have the same records, each as often. The sorted digests in the order of boxes
+are one text for each multiset of digests, since a box is a range of them. So two inputs with one digest but
+different records give two texts with one SHA-256 at the home, in a box, or of a record: a collision of
+SHA-256 (or of HMAC-SHA-256, which the key only makes harder). Sums of the records' digests would be cheaper,
+but a sum of 256 bits can be hit on purpose with some 2^32 records (Wagner, *A generalized birthday problem*,
+2002), and a sum that resists is thousands of bits wide, which costs more than sorting.
+
+No statement contains a key. The engine returns one digest for each box, to a process that may see every
+record. It is not stored; only its keyed digest goes into a handle.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hmac
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +28,9 @@ import pyarrow as pa
 
 from tabularium.mechanisms.errors import InputError, InputRefused
 from tabularium.tasks.engines.postgresql import PostgresSource
-from tabularium.tasks.engines.row_digest import rows_digest
 from tabularium.tasks.engines.spark import SparkSource
 from tabularium.tasks.ingest.source_columns import needed_columns, raw_names
-from tabularium.tasks.runtime import resources
+from tabularium.tasks.runtime import workspace as resources
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import redacted
 from tabularium.validations.release_spec.load import Loaded
@@ -44,7 +61,7 @@ def begin(loaded: Loaded, secret: bytes, scratch: Path) -> tuple[str, str]:
 
 
 def held(handle: str) -> Source:
-    """Return the source that a handle names, which is as it was when its digest was taken.
+    """Return the source that a handle names, unchanged since its digest was taken.
 
     Raises
     ------
@@ -57,7 +74,7 @@ def held(handle: str) -> Source:
 
 
 def require_still(handle: str, loaded: Loaded, secret: bytes, digest: str) -> None:
-    """See, after counting, that the records are those of the digest, where the engine does not promise it.
+    """Check, after counting, that the records are those of the digest, where the engine does not promise it.
 
     Raises
     ------
@@ -79,15 +96,15 @@ def batches_of(source: Source, expression: Any) -> Iterator[pa.RecordBatch]:
 
 
 def listed(table: Any) -> Any:
-    """Return a small public table as one that stands in statements."""
+    """Return a small public table as literals for statements."""
     return ibis.memtable(table.to_pyarrow())
 
 
 def _opened(loaded: Loaded, scratch: Path) -> Source:
     spec = loaded.spec
     raw = raw_names(needed_columns(loaded))
-    alike = {spec.privacy.unit.column, *spec.identifiers}
-    together = frozenset(name for name in alike if name is not None)
+    as_text = {spec.privacy.unit.column, *spec.identifiers}
+    together = frozenset(name for name in as_text if name is not None)
     if isinstance(spec.source, SparkFiles):
         ignore = spec.source.ignore
         return SparkSource(spec.source.master, loaded.source_uri, raw, together, scratch, ignore)
@@ -103,3 +120,58 @@ def _digest(source: Source, loaded: Loaded, secret: bytes) -> str:
         hint="check that it is up, and has room for temporary files",
     )
     return redacted(lambda: rows_digest(source, raw_names(needed_columns(loaded)), secret), failure)
+
+
+BOXES = 4096
+"""Boxes of digests: of a thousand million records each has a quarter of a million, 16 megabytes to sort."""
+_DIGITS = 3  # hexadecimal: 4096
+_ROWS = b"tabularium/input-rows/1\0"
+_BOXED = {
+    "postgresql": "SELECT substr(h, 1, 3) AS box, "
+    "encode(sha256(convert_to(string_agg(h, '' ORDER BY h COLLATE \"C\"), 'UTF8')), 'hex') AS digest, "
+    "count(*) AS number FROM ({each}) AS records GROUP BY 1",
+    "spark": "SELECT substr(h, 1, 3) AS box, "
+    "sha2(concat_ws('', sort_array(collect_list(h))), 256) AS digest, count(*) AS number "
+    "FROM ({each}) AS records GROUP BY 1",
+}
+_SCHEMA = pa.schema([("box", pa.string()), ("digest", pa.string()), ("number", pa.int64())])
+
+
+def rows_digest(source: Any, columns: Mapping[str, str], secret: bytes) -> str:
+    """Return the keyed digest of all records, hexadecimal.
+
+    Parameters
+    ----------
+    source
+        An open engine: its ``name``, ``table``, ``types``, ``sql`` and ``batches`` are used, and it is given
+        the number of ``records``.
+    columns
+        Column of the source -> its name inside the engine.
+    """
+    statement = source.sql(
+        source.table.select(h=_as_text(source.table, list(columns.values())).hexdigest("sha256"))
+    )
+    boxes = [
+        row
+        for batch in source.batches(_BOXED[source.name].format(each=statement), _SCHEMA)
+        for row in batch.to_pylist()
+    ]
+    source.records = sum(box["number"] for box in boxes)
+    digest = hmac.new(secret, _ROWS, "sha256")
+    for column, name in columns.items():
+        for text in (column, source.types[name]):
+            digest.update(len(text.encode()).to_bytes(8, "big") + text.encode())
+    for box in sorted(boxes, key=lambda box: str(box["box"])):
+        digest.update(f"|{box['box']} {box['number']} {box['digest']}".encode())
+    return digest.hexdigest()
+
+
+def _as_text(table: Any, names: list[str]) -> Any:
+    """Return a record as text that can be read in one way only."""
+    parts = [ibis.literal("record")]
+    for name in names:
+        text = table[name].cast("string")
+        marked = text.length().cast("string").concat(":", text)
+        parts += [ibis.ifelse(table[name].isnull(), ibis.literal("-"), marked), ibis.literal(",")]
+    first, *rest = parts
+    return first.concat(*rest) if rest else first

@@ -1,11 +1,11 @@
-"""A table of PostgreSQL, counted where it lies: one snapshot from the first statement to the last.
+"""A PostgreSQL table counted in place, in one snapshot from the first statement to the last.
 
 ::
 
     connect ─▶ BEGIN REPEATABLE READ, READ ONLY ─▶ digest ─▶ metrics ─▶ cells ─▶ end of the run
 
 Every statement of the run sees the rows as they were when the transaction began, whatever others commit
-meanwhile. Of a view, a foreign or a partitioned table the server does not promise as much (a view may call
+meanwhile. For a view, a foreign or a partitioned table the server does not promise as much (a view may call
 what it likes), so that of those the digest is taken again after counting.
 
 Text is compared by its bytes, whatever collation the columns or the database have, and functions are those of
@@ -52,7 +52,7 @@ _REFUSED = (
 
 @dataclass(frozen=True)
 class _Column:
-    """A column as the catalogue has it: its type, the type's category, digits after the point or None."""
+    """A column in the catalogue: its type, the type's category, its number of decimals or None."""
 
     type: str
     category: str
@@ -74,7 +74,7 @@ class PostgresSource:
     name = "postgresql"
     records = 0  # known once the digest is taken
 
-    def __init__(self, url: str, table: str, raw: Mapping[str, str], alike: frozenset[str]) -> None:
+    def __init__(self, url: str, table: str, raw: Mapping[str, str], as_text: frozenset[str]) -> None:
         """Connect, begin the transaction, and find the table.
 
         Parameters
@@ -83,7 +83,7 @@ class PostgresSource:
             As the spec has it; it holds no password.
         raw
             Column of the table -> its name inside the engine.
-        alike
+        as_text
             Columns whose values are compared with one another: text or whole numbers.
 
         Raises
@@ -100,7 +100,7 @@ class PostgresSource:
             self.still = relation.still
             self.types, read = {}, []
             for column, name in raw.items():
-                self.types[name], text = _read_as(column, relation.columns[column], column in alike)
+                self.types[name], text = _read_as(column, relation.columns[column], column in as_text)
                 read.append(f"{text} AS {name}")
             self.instants = frozenset(
                 column for column in raw if relation.columns[column].type == "timestamptz"
@@ -117,7 +117,7 @@ class PostgresSource:
         return sql_of(expression, "postgres", self._records)
 
     def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that a query gives, of small numbers and texts without line ends."""
+        """Yield the rows of a query, of small numbers and texts without line ends."""
         options = pacsv.ConvertOptions(
             column_types=schema, strings_can_be_null=True, quoted_strings_can_be_null=False
         )
@@ -131,7 +131,7 @@ class PostgresSource:
             yield from pacsv.open_csv(stream, read_options=names, convert_options=options)
 
     def check_unchanged(self) -> None:
-        """See that the transaction is still the one that began."""
+        """Check that the transaction is still the one that began."""
         if self._connection.closed or self._connection.info.transaction_status.name != "INTRANS":
             raise InputError("the database ended the snapshot", where="source.url", hint="run again")
 
@@ -141,7 +141,7 @@ class PostgresSource:
 
 
 class _Blocks(io.RawIOBase):
-    """What a COPY sends, as a file."""
+    """The output of a COPY, as a file."""
 
     def __init__(self, first: bytes, rest: Iterator[Any]) -> None:
         self._left, self._rest = memoryview(first), rest
@@ -183,16 +183,18 @@ def _connected(url: str) -> Any:
 
 
 def _way(url: str) -> str:
-    """Return a url with all that the way to the server is told by: also by the environment, and services."""
+    """Return a URL with all connection settings, also those of the environment and of services."""
     from psycopg import conninfo, pq
 
-    elsewhere = {each.keyword.decode(): (each.val or b"").decode() for each in pq.Conninfo.get_defaults()}
-    told = elsewhere | conninfo.conninfo_to_dict(url)
-    return f"postgresql:///?{urlencode({name: told[name] for name in _WAY if told.get(name)})}"
+    elsewhere = {
+        option.keyword.decode(): (option.val or b"").decode() for option in pq.Conninfo.get_defaults()
+    }
+    options = elsewhere | conninfo.conninfo_to_dict(url)
+    return f"postgresql:///?{urlencode({name: options[name] for name in _WAY if options.get(name)})}"
 
 
 def _settle(connection: Any) -> None:
-    """Have the server read and print alike, whatever its settings and those of the user are."""
+    """Fix the settings by which the server reads and prints, whatever its and the user's settings are."""
     for name, value in _SETTINGS.items():
         connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", (name, value))
 
@@ -231,26 +233,26 @@ def _relation(connection: Any, table: str, wanted: tuple[str, ...]) -> _Relation
     listed = sql.SQL(", ").join(map(sql.Identifier, wanted)) if wanted else sql.SQL("1")
     cursor = connection.execute(sql.SQL("SELECT {} FROM {} LIMIT 0").format(listed, full))
     columns = {}
-    for column, found in zip(wanted, cursor.description, strict=False):
+    for column, described in zip(wanted, cursor.description, strict=False):
         ((kind, category),) = connection.execute(
-            "SELECT typname, typcategory::text FROM pg_catalog.pg_type WHERE oid = %s", (found.type_code,)
+            "SELECT typname, typcategory::text FROM pg_catalog.pg_type WHERE oid = %s", (described.type_code,)
         ).fetchall()
-        columns[column] = _Column(kind, category, found.scale)
+        columns[column] = _Column(kind, category, described.scale)
     return _Relation(full.as_string(connection), columns, what in _PLAIN and not parent)
 
 
-def _read_as(name: str, column: _Column, alike: bool) -> tuple[str, str]:
-    """Return the type in which a column is read, and how it is written for that."""
+def _read_as(name: str, column: _Column, as_text: bool) -> tuple[str, str]:
+    """Return the type in which a column is read, and its SQL."""
     from psycopg import sql
 
-    own = sql.Identifier(name).as_string(None)
+    quoted = sql.Identifier(name).as_string(None)
     whole_decimal = column.type == "numeric" and column.scale == 0
     if column.type in _INTEGERS:
-        return "int64", f"CAST({own} AS bigint)"
-    if column.type == "bool" and not alike:
-        return "boolean", own
-    if column.type in _FLOATS | {"numeric"} and not (alike and whole_decimal):
-        if alike:
+        return "int64", f"CAST({quoted} AS bigint)"
+    if column.type == "bool" and not as_text:
+        return "boolean", quoted
+    if column.type in _FLOATS | {"numeric"} and not (as_text and whole_decimal):
+        if as_text:
             raise InputRefused(
                 f"column {name!r} is of type {column.type}, and units and items are told apart by text or "
                 "whole numbers",
@@ -259,16 +261,16 @@ def _read_as(name: str, column: _Column, alike: bool) -> tuple[str, str]:
             )
         if column.type == "numeric":
             # What a double could not hold is as good as infinite, or zero. (LEAST passes over nulls.)
-            inside = f"WHEN ABS({own}) < 1e-300 THEN 0 ELSE LEAST(GREATEST({own}, -1e300), 1e300) END"
-            return "decimal", f"CASE WHEN {own} IS NULL OR {own} = 'NaN' THEN NULL {inside}"
-        return "float32" if column.type == "float4" else "float64", own
+            inside = f"WHEN ABS({quoted}) < 1e-300 THEN 0 ELSE LEAST(GREATEST({quoted}, -1e300), 1e300) END"
+            return "decimal", f"CASE WHEN {quoted} IS NULL OR {quoted} = 'NaN' THEN NULL {inside}"
+        return "float32" if column.type == "float4" else "float64", quoted
     if column.category not in "SE" and column.type not in _TEXTS | {"bool", "numeric"}:
         raise InputRefused(
             f"column {name!r} is of a type whose values are no codes and no numbers",
             where="source.table",
             hint="give a view that casts the column to text",
         )
-    text = f"CAST({own} AS text)"
+    text = f"CAST({quoted} AS text)"
     if column.type == "timestamptz":
-        text = f"(CAST({own} AT TIME ZONE 'UTC' AS text) || '+00:00')"
+        text = f"(CAST({quoted} AT TIME ZONE 'UTC' AS text) || '+00:00')"
     return "string", f'{text} COLLATE "C"'

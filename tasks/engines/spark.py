@@ -1,4 +1,4 @@
-"""Parquet files counted by Spark where they lie: the files of the digest are those that are counted.
+"""Parquet files counted in place by Spark: the counted files are those of the digest.
 
 The session signs in to its cluster with a shared secret and talks to it encrypted; what it spills is
 encrypted, and of this process's part lies in the secure workspace. Its web page, its log of events and its
@@ -6,10 +6,10 @@ standard output, all of which may quote records, are off. The cluster's secret i
 (``spark.authenticate.secret`` in ``spark-defaults.conf`` of ``SPARK_CONF_DIR``), never the home's. Nothing of
 a session outlasts its run.
 
-Spark reads files anew for every statement. Each is therefore known by its address, size and time of change,
+Spark reads files again for every statement. Each is therefore known by its address, size and time of change,
 as the file system of the cluster tells them; they are compared before and after every statement, and anything
 else ends the run before something is charged. The digest is one of records
-(:mod:`tabularium.tasks.engines.row_digest`).
+(:mod:`tabularium.tasks.engines.in_place`).
 
 Spark also reads all files by the schema of one of them: what another lacks would be null, without a word, and
 an empty file no records. So the schema of every file is read first, and those that differ are refused. Text
@@ -41,13 +41,7 @@ _MEMORY_VARIABLE = "TABULARIUM_ENGINE_MEMORY"
 
 
 class SparkRun:
-    """A running session.
-
-    Attributes
-    ----------
-    session
-        PySpark's.
-    """
+    """A running session."""
 
     def __init__(self, master: str, scratch: Path) -> None:
         """Start a session on ``master``, working in a closed folder of ``scratch``.
@@ -67,8 +61,8 @@ class SparkRun:
         if SparkContext._active_spark_context is not None:
             what = "another session of Spark runs in this process"
             raise InputError(what, where="source.engine: spark", hint="let the other run end first")
-        place = scratch / "spark"
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = scratch / "spark"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         failure = InputError(
             "no session of Spark can be had",
             where="source.master",
@@ -81,9 +75,9 @@ class SparkRun:
 
         def start() -> None:
             conf = SparkConf(loadDefaults=False)
-            for name, value in _settings(master, place).items():
+            for name, value in _settings(master, folder).items():
                 conf.set(name, value)
-            silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": str(place)}
+            silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": str(folder)}
             self._gateway = launch_gateway(conf, popen_kwargs=silent)
             context = SparkContext(gateway=self._gateway, conf=conf)
             self.session = SparkSession(context)
@@ -115,7 +109,7 @@ class SparkRun:
         SparkContext._gateway = SparkContext._jvm = None
 
 
-def _settings(master: str, place: Path) -> dict[str, str]:
+def _settings(master: str, folder: Path) -> dict[str, str]:
     local = master.startswith("local")  # for which Spark draws a secret of its own
     here = {
         "spark.driver.host": "127.0.0.1",
@@ -129,9 +123,9 @@ def _settings(master: str, place: Path) -> dict[str, str]:
         "spark.network.crypto.cipher": "AES/GCM/NoPadding",
         "spark.io.encryption.enabled": "true",
         "spark.io.encryption.keySizeBits": "256",
-        "spark.local.dir": str(place),
-        "spark.sql.warehouse.dir": str(place / "warehouse"),
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={place} -XX:-UsePerfData",
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder} -XX:-UsePerfData",
         "spark.driver.memory": os.environ.get(_MEMORY_VARIABLE, "2g").removesuffix("iB").removesuffix("B"),
         "spark.driver.maxResultSize": "0",
         "spark.ui.enabled": "false",
@@ -179,7 +173,7 @@ class SparkSource:
         master: str,
         uri: str,
         raw: Mapping[str, str],
-        alike: frozenset[str],
+        as_text: frozenset[str],
         scratch: Path,
         ignore: Collection[str] = (),
     ) -> None:
@@ -191,7 +185,7 @@ class SparkSource:
             A path, or the address of a file, folder or glob in a file system that the cluster knows.
         raw
             Column of the files -> its name inside the engine.
-        alike
+        as_text
             Columns whose values are compared with one another: text or whole numbers.
         ignore
             Patterns of what is left out below a folder.
@@ -227,7 +221,7 @@ class SparkSource:
                         where=PurePosixPath(address).name,
                         hint="name the files that hold the data",
                     )
-            redacted(lambda: self._open(raw, alike), unread)
+            redacted(lambda: self._open(raw, as_text), unread)
         except BaseException:
             self.close()
             raise
@@ -237,14 +231,14 @@ class SparkSource:
         return sql_of(expression, "pyspark", self._records)
 
     def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that a query gives."""
+        """Yield the rows of a query."""
         self.check_unchanged()
-        found = self._run.session.sql(sql).toArrow()
+        table = self._run.session.sql(sql).toArrow()
         self.check_unchanged()
-        yield from found.select(schema.names).cast(schema).to_batches()
+        yield from table.select(schema.names).cast(schema).to_batches()
 
     def check_unchanged(self) -> None:
-        """See that the files are those that were there at the beginning.
+        """Check that the files are those of the beginning.
 
         Raises
         ------
@@ -268,10 +262,10 @@ class SparkSource:
         jvm, session = self._run.session._jvm, self._run.session
         path = jvm.org.apache.hadoop.fs.Path(self._uri)
         system = path.getFileSystem(session._jsc.hadoopConfiguration())
-        found: list[File] = []
+        in_folder: list[File] = []
         for status in system.globStatus(path) or ():
             if status.isFile():
-                found.append(_known(status))
+                in_folder.append(_known(status))
                 continue
             base = str(status.getPath())
             files = system.listFiles(status.getPath(), True)
@@ -280,11 +274,11 @@ class SparkSource:
                 name = str(below.getPath())[len(base) :].lstrip("/")
                 if not is_ignored(name, self._ignore):
                     require_data(name, "parquet", "source")
-                    found.append(_known(below))
-        return tuple(sorted(found))
+                    in_folder.append(_known(below))
+        return tuple(sorted(in_folder))
 
     def _frame(self, *addresses: str) -> Any:
-        """Return Spark's table of files."""
+        """Return the Spark table of files."""
         reader = self._run.session.read.option("__globPaths__", "false")
         if any("=" in address for address, _, _ in self._files):
             # Folders below this one that are called column=value hold values.
@@ -293,7 +287,7 @@ class SparkSource:
         return reader.parquet(*addresses)
 
     def _kinds(self, address: str, columns: Collection[str]) -> dict[str, str]:
-        """Return the type of every column of a file, those of its folders among them."""
+        """Return the type of every column of a file, with those of its folders."""
         folders = folder_columns(address)
         if folders:
             # Without a base path the names of folders hold no values.
@@ -306,7 +300,7 @@ class SparkSource:
             for field in self._frame(address).schema.fields
         }
 
-    def _open(self, raw: Mapping[str, str], alike: frozenset[str]) -> None:
+    def _open(self, raw: Mapping[str, str], as_text: frozenset[str]) -> None:
         addresses = [address for address, _, _ in self._files]
         several = ThreadPoolExecutor(_AT_ONCE)
         try:
@@ -319,7 +313,7 @@ class SparkSource:
         frame.createOrReplaceTempView(_VIEW)
         self.types, read = {}, []
         for column, name in raw.items():
-            self.types[name], text = _read_as(column, kinds[column], column in alike)
+            self.types[name], text = _read_as(column, kinds[column], column in as_text)
             read.append(f"{text} AS {name}")
         self.instants = frozenset(column for column in raw if kinds[column] == "timestamp")
         self._records = f"SELECT {', '.join(read) or '1 AS none'} FROM {_VIEW}"
@@ -339,24 +333,24 @@ _NUMBER = pa.schema([("number", pa.int64())])
 
 
 def folder_columns(address: str) -> list[str]:
-    """Return the columns that stand in the names of the folders of a file (``sex=f/``)."""
+    """Return the columns in the names of the folders of a file (``sex=f/``)."""
     return [unquote(part.partition("=")[0]) for part in address.split("/")[:-1] if "=" in part]
 
 
 def require_apart(
-    folders: Collection[str], own: Collection[str], columns: Collection[str], file: str
+    folders: Collection[str], from_folders: Collection[str], columns: Collection[str], file: str
 ) -> None:
-    """Refuse a column that stands in a file and in the names of its folders: Spark would take the latter.
+    """Refuse a column that is both in a file and in the names of its folders: Spark would take the latter.
 
     Parameters
     ----------
-    folders, own
+    folders, from_folders
         The columns in the names of the folders, and those in the file.
     columns
         Those that the spec speaks of.
     """
     for column in columns:
-        if column in folders and column in own:
+        if column in folders and column in from_folders:
             raise InputRefused(
                 f"column {column!r} stands in the file and in the names of its folders, and Spark would take "
                 "it from the folders whatever the file holds",
@@ -366,13 +360,13 @@ def require_apart(
 
 
 def require_one_schema(
-    found: Iterable[tuple[File, Mapping[str, str]]], columns: Collection[str]
+    schemas: Iterable[tuple[File, Mapping[str, str]]], columns: Collection[str]
 ) -> dict[str, str]:
-    """Return the types of columns, which every file has and has alike.
+    """Return the types of columns, which must be the same in every file.
 
     Parameters
     ----------
-    found
+    schemas
         Each file, with the types of its columns.
 
     Raises
@@ -381,7 +375,7 @@ def require_one_schema(
         If a file lacks a column, or has it in another type than those before.
     """
     types: dict[str, str] = {}
-    for (address, _, _), kinds in found:
+    for (address, _, _), kinds in schemas:
         where = PurePosixPath(address).name
         missing = [column for column in columns if column not in kinds]
         if missing:
@@ -400,29 +394,29 @@ def _known(status: Any) -> File:
     return str(status.getPath().toString()), int(status.getLen()), int(status.getModificationTime())
 
 
-def _read_as(name: str, kind: str, alike: bool) -> tuple[str, str]:
-    """Return the type in which a column is read, and how it is written for that."""
-    own = f"`{name.replace('`', '``')}`"
+def _read_as(name: str, kind: str, as_text: bool) -> tuple[str, str]:
+    """Return the type in which a column is read, and its SQL."""
+    quoted = f"`{name.replace('`', '``')}`"
     if kind in _INTEGERS:
-        return "int64", f"CAST({own} AS bigint)"
+        return "int64", f"CAST({quoted} AS bigint)"
     if kind == "string":
-        return "string", own
+        return "string", quoted
     if kind == "timestamp":  # an instant, which the session prints in UTC
-        return "string", f"CONCAT(CAST({own} AS string), '+00:00')"
+        return "string", f"CONCAT(CAST({quoted} AS string), '+00:00')"
     number = _FLOATS.get(kind, "decimal" if kind.startswith("decimal") else None)
-    whole = kind.startswith("decimal") and kind.endswith(",0)")
-    if alike and number is not None and not whole:
+    is_whole = kind.startswith("decimal") and kind.endswith(",0)")
+    if as_text and number is not None and not is_whole:
         raise InputRefused(
             f"column {name!r} is of type {kind}, and units and items are told apart by text or whole numbers",
             where="source.path",
             hint="write the column as text or integers",
         )
-    if number is not None and not alike:
-        return number, own
-    if kind in _OTHERS and not alike:
-        return _OTHERS[kind], own
-    if kind in _OTHERS or whole:
-        return "string", f"CAST({own} AS string)"
+    if number is not None and not as_text:
+        return number, quoted
+    if kind in _OTHERS and not as_text:
+        return _OTHERS[kind], quoted
+    if kind in _OTHERS or is_whole:
+        return "string", f"CAST({quoted} AS string)"
     raise InputRefused(
         f"column {name!r} is of a type whose values are no codes and no numbers",
         where="source.path",

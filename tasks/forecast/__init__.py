@@ -1,1 +1,1 @@
-"""What every number of a spec will be worth, said before anything is paid. Opens no data."""
+"""Forecasts of the accuracy of every number of a spec, before anything is paid. Opens no data."""

@@ -1,4 +1,4 @@
-"""What `check` prints of a spec that is in order: what is published, what it costs, and what it is worth."""
+"""The output of `check` for a valid spec: what is published, what it costs, and how accurate it will be."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tabularium.mechanisms.accounting import Definition
 from tabularium.tasks.forecast.forecast import Expected, InCell
-from tabularium.tasks.plan.bounds_like import in_figures
+from tabularium.tasks.plan.targets import in_figures
 from tabularium.validations.release_spec.exact_facts import Neighbours, in_words, stopping
 from tabularium.validations.release_spec.measures.kinds import KINDS
 from tabularium.validations.release_spec.measures.measure import OF_SUM
@@ -24,7 +24,7 @@ _NEEDS_SIZE = "needs size:"
 
 
 def render(summary: Summary, expected: Sequence[Expected], account: str | None = None) -> RenderableType:
-    """Return what is known of a spec as something that `rich` prints.
+    """Return the description of a spec as a `rich` renderable.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def _grid(*titles: str) -> Grid:
 
 
 def _measured(summary: Summary) -> Grid:
-    """Return what is measured, and what it costs."""
+    """Return the table of measurements and their costs."""
     from rich.text import Text
 
     symbol = summary.spec.privacy.symbol
@@ -96,9 +96,14 @@ def _measured(summary: Summary) -> Grid:
                 str(level.loss),
                 _NOTHING if level.scale is None else f"{level.scale:.4g}",
             )
-    for each in summary.histograms:
+    for histogram in summary.histograms:
         grid.add_row(
-            Text(each.name), _NOTHING, Text(f"sizes of {each.of}"), _NOTHING, str(each.loss), _NOTHING
+            Text(histogram.name),
+            _NOTHING,
+            Text(f"sizes of {histogram.of}"),
+            _NOTHING,
+            str(histogram.loss),
+            _NOTHING,
         )
     for tally in summary.tallies:
         cost = f"{tally['loss']} per unit"
@@ -109,19 +114,19 @@ def _measured(summary: Summary) -> Grid:
 
 
 def _worth(summary: Summary, expected: Sequence[Expected]) -> Grid:
-    """Return the margins that are expected of what is published."""
+    """Return the table of expected margins."""
     from rich.text import Text
 
-    sized = any(each.in_cells for each in expected)
+    sized = any(number.in_cells for number in expected)
     margin = f">± ({float(summary.spec.publication.confidence):.4g})"
     cells = (">typical cell", margin, ">small cell", ">±") if sized else (margin,)
     grid = _grid("published", "level", "number", *cells)
-    for each in expected:
+    for number in expected:
         grid.add_row(
-            Text(each.table),
-            Text(": ".join(filter(None, (each.level, each.group))) or _NOTHING),
-            Text(_named(each)),
-            *_margins(each, sized=sized),
+            Text(number.table),
+            Text(": ".join(filter(None, (number.level, number.group))) or _NOTHING),
+            Text(_named(number)),
+            *_margins(number, sized=sized),
         )
     for tally in summary.tallies:
         empty = (_NOTHING,) * (len(cells) - 1)
@@ -139,18 +144,18 @@ def _named(expected: Expected) -> str:
 
 
 def _margins(expected: Expected, *, sized: bool) -> Iterator[str]:
-    """Yield what stands in the columns of margins."""
+    """Yield the columns of margins."""
     if expected.in_cells is not None:
         for cell in expected.in_cells:
             yield _records(cell.records)
             yield _margin(expected, cell)
         return
-    said = _NEEDS_SIZE
+    note = _NEEDS_SIZE
     if expected.number is None:
-        said = "depends on data"
+        note = "depends on data"
     elif expected.of_noise is not None:
-        said = in_figures(expected.of_noise)
-    yield from (_NOTHING, said, _NOTHING, said) if sized else (said,)
+        note = in_figures(expected.of_noise)
+    yield from (_NOTHING, note, _NOTHING, note) if sized else (note,)
 
 
 def _margin(expected: Expected, cell: InCell) -> str:
@@ -166,18 +171,18 @@ def _records(records: float) -> str:
 
 
 def _about_margins(summary: Summary, expected: Sequence[Expected]) -> Iterator[str]:
-    """Yield how the margins are to be read, as far as there are any of the kind."""
+    """Yield notes on reading the margins, for the kinds that occur."""
     agree = summary.spec.postprocessing.consistency
     yield (
         "± is the margin of error to expect"
         + (" once tables and levels agree" if agree else "")
         + ("; small counts have less." if summary.spec.postprocessing.nonnegativity else ".")
     )
-    notes = {each.measure.margin_note for each in expected if each.measure is not None}
-    sized = [each for each in expected if each.in_cells]
-    if any(each.released for each in sized):
+    notes = {number.measure.margin_note for number in expected if number.measure is not None}
+    sized = [number for number in expected if number.in_cells]
+    if any(number.released for number in sized):
         yield "A typical cell has the median of the release's cells that hold something, a small one a tenth."
-    if any(not each.released for each in sized):
+    if any(not number.released for number in sized):
         yield "A typical cell has the records of its table over the cells of its level, a small one a tenth."
     for note in dict.fromkeys(kind.margin_note for kind in KINDS):
         if note is not None and note in notes:
@@ -185,9 +190,9 @@ def _about_margins(summary: Summary, expected: Sequence[Expected]) -> Iterator[s
     if any(table.prior for table in summary.spec.tables):
         names = [table.name for table in summary.spec.tables if table.prior]
         yield f"Drawn towards their prior, counts of {', '.join(names)} mostly have less."
-    if any(each.at_least for each in expected):
+    if any(number.at_least for number in expected):
         yield "≥: if every weight were the largest; with smaller ones wider, or the number is not shown."
-    without = list(dict.fromkeys(each.table for each in expected if _lacks_size(each)))
+    without = list(dict.fromkeys(number.table for number in expected if _lacks_size(number)))
     if without:
         tables = ", ".join(without)
         yield (
@@ -224,7 +229,7 @@ def _rules(summary: Summary) -> Iterator[str]:
 
 
 def _nearest(privacy: Privacy, near: Neighbours) -> str:
-    """Say what a fixed total leaves of the budget's meaning."""
+    """Describe the guarantee under a fixed total."""
     if near.units == 0:
         return f"the invariants fix every number of the tables, and {privacy.symbol} protects nothing in them"
     cost = f"{privacy.symbol} = {near.loss.amount}"
@@ -236,7 +241,7 @@ def _nearest(privacy: Privacy, near: Neighbours) -> str:
 
 # --- numbers that noise will drown in a typical cell, and what would help
 #
-# A count is of little use where its margin reaches a part of it, a sum likewise, of values half as large as
+# A count is of little use where its margin reaches a part of it; so is a sum, of values half as large as
 # their bounds allow; a mean or quantile where it reaches half the width of the bounds, which are known
 # without a release; a rate where it reaches a quarter of all. A number that a release will not even show is
 # of none.
@@ -245,7 +250,7 @@ _TIMES = (1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 
 
 
 def largest_useful(expected: Expected, records: float) -> float:
-    """Return the margin from which on a number of a cell of so many records is of little use."""
+    """Return the smallest margin at which a number of a cell of so many records is of little use."""
     measure = expected.measure
     return OF_SUM * records if measure is None else measure.largest_useful(records)
 
@@ -256,17 +261,19 @@ def useless(expected: Expected, cell: InCell) -> bool:
 
 
 def warnings_of(numbers: Sequence[Expected], definition: Definition) -> Iterator[str]:
-    """Yield a line for every number that is useless in typical cells, at the coarsest level where it is."""
+    """Yield a line for every number that is useless in typical cells, at its coarsest such level."""
     levels: dict[tuple[str, str, str], list[Expected]] = {}
-    for each in numbers:
-        if each.in_cells is not None:
-            levels.setdefault((each.table, each.name, each.group), []).append(each)
-    for own in levels.values():
-        drowned = [each for each in own if useless(each, each.in_cells[0])]  # type: ignore[index]
+    for number in numbers:
+        if number.in_cells is not None:
+            levels.setdefault((number.table, number.name, number.group), []).append(number)
+    for numbers_of_level in levels.values():
+        drowned = [number for number in numbers_of_level if useless(number, number.in_cells[0])]  # type: ignore[index]
         if drowned:
             first = drowned[0]  # levels stand root first
             finer = len(drowned) > 1
-            coarser = next((each.level for each in reversed(own) if each not in drowned), None)
+            coarser = next(
+                (number.level for number in reversed(numbers_of_level) if number not in drowned), None
+            )
             yield _in_words(first, finer=finer, coarser=coarser, definition=definition)
 
 
@@ -283,14 +290,14 @@ def _in_words(first: Expected, *, finer: bool, coarser: str | None, definition: 
     unit = f" {measure.shown_unit}" if measure is not None and measure.shown_unit else ""
     if measure is not None and measure.test is None and not measure.linear:
         of += f", and its bounds are {measure.top - measure.bottom:,} apart"
-    said = f"±{in_figures(cell.margin)}{unit} {of}" if cell.shown else f"not even shown {of}"
+    words = f"±{in_figures(cell.margin)}{unit} {of}" if cell.shown else f"not even shown {of}"
     where = where_of(first) + (" and below" if finer else "")
-    return f"{where}: {said}; what helps: {_helps(first, cell, coarser, definition)}"
+    return f"{where}: {words}; what helps: {_helps(first, cell, coarser, definition)}"
 
 
 def _helps(first: Expected, cell: InCell, coarser: str | None, definition: Definition) -> str:
     helps = []
-    times = next((each for each in _TIMES if _enough(first, cell.records, each)), None)
+    times = next((factor for factor in _TIMES if _enough(first, cell.records, factor)), None)
     if times is not None:
         more = times if definition == "pure" else times**2
         helps.append(f"about {math.ceil(10 * more) / 10:g} times the budget")

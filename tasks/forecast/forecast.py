@@ -1,4 +1,4 @@
-"""The forecast of a spec: the margin that every number is expected to have, in a typical and a small cell.
+"""The forecast of a spec: the expected margin of every number, in a typical and a small cell.
 
 ::
 
@@ -27,9 +27,9 @@ from tabularium.mechanisms.arrays import Floats
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.inference.margins_of_error.half_widths import margins
 from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import EMPTY, chance_if_empty
-from tabularium.tasks.plan.bounds_like import table_like
 from tabularium.tasks.plan.planned_model import ArrayMargin, PlannedModel, depends_on_data
-from tabularium.tasks.postprocess.denominators import known_on_tree
+from tabularium.tasks.plan.targets import table_like
+from tabularium.tasks.postprocess.table_layout import known_on_tree
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.domains.known_marginals import KnownMarginal
 from tabularium.validations.release_spec.columns import HierarchyColumn
@@ -40,14 +40,12 @@ from tabularium.validations.release_spec.tables import Table
 
 @dataclass(frozen=True)
 class NumberMargin:
-    """How the margin of one number follows: a count where ``reading`` has no measure.
+    """The margin of one number, which is a count where ``reading`` has no measure.
 
     Attributes
     ----------
     reading
         Of its array, with the bounds of its group alone.
-    noise
-        In it.
     """
 
     reading: ArrayMargin
@@ -55,23 +53,23 @@ class NumberMargin:
 
     @property
     def of_noise_alone(self) -> bool:
-        """Whether it is the same in cells of all sizes."""
+        """Whether the margin is the same in cells of all sizes."""
         return self.reading.measure is None or self.reading.measure.linear
 
     @property
     def at_least(self) -> bool:
-        """Whether weights, which nobody knows before, could only widen it."""
+        """Whether weights, which are not known before, could only widen the margin."""
         measure = self.reading.measure
         return measure is not None and measure.weight is not None and not self.of_noise_alone
 
     def shown(self, records: float, times: float = 1.0) -> bool:
-        """Whether a mean or rate of so many records is told from noise, and published; as :meth:`margin`."""
+        """Whether a mean or rate of so many records is published, and not only noise; as :meth:`margin`."""
         noise, measure = self.noise.smaller(times), self.reading.measure
         compared = None if measure is None else measure.expected_comparison(records, noise)
         return compared is None or float(chance_if_empty(*map(np.array, compared))) <= EMPTY
 
     def margin(self, records: float, times: float = 1.0) -> float:
-        """Return the margin in a cell of so many records, in the unit of what is published.
+        """Return the margin in a cell of so many records, in the published unit.
 
         Parameters
         ----------
@@ -121,7 +119,7 @@ class InCell:
 
 @dataclass(frozen=True)
 class Expected:
-    """What is expected of one number of the cells of a level.
+    """The expected margins of one number in the cells of a level.
 
     Attributes
     ----------
@@ -159,22 +157,22 @@ class Expected:
         if self.number is None or self.typical is None:
             return None
         typical, small = self.typical, small_of(self.typical)
-        found = [
+        cells = [
             InCell(records, self.number.margin(records), self.number.shown(records))
             for records in (typical, small)
         ]
-        return found[0], found[1]
+        return cells[0], cells[1]
 
     @property
     def of_noise(self) -> float | None:
-        """The margin of a count or sum, which no size changes; None of other numbers."""
+        """The margin of a count or sum, the same for all sizes; None for other numbers."""
         if self.number is None or not self.number.of_noise_alone:
             return None
         return self.number.margin(0)
 
     @property
     def at_least(self) -> bool:
-        """Whether the margin may be wider than said, by weights."""
+        """Whether weights may make the margin wider."""
         return self.number is not None and self.number.at_least
 
     def as_json(self) -> dict[str, Any]:
@@ -197,7 +195,7 @@ class Expected:
 
 
 def forecast(loaded: Loaded, like: Released | None = None) -> list[Expected]:
-    """Say what is expected of every number that a spec publishes.
+    """Return the expected margins of every number that a spec publishes.
 
     Parameters
     ----------
@@ -258,25 +256,25 @@ class _Forecast:
             yield Expected(table.name, level, "count", "", None, cells, number, typical, released)
             return
         for name, measure in array.measures.items():
-            for place, group in enumerate(measure.groups):
-                own = measure.of_group(place)
-                spread = variance * (own.largest / measure.largest) ** 2
+            for index, group in enumerate(measure.groups):
+                bounds = measure.of_group(index)
+                spread = variance * (bounds.largest / measure.largest) ** 2
                 loss = self.loaded.spec.losses.get((array.name, level), Fraction(0))
-                noise = measure.cell_noise(spread, loss, self._definition, place)
+                noise = measure.cell_noise(spread, loss, self._definition, index)
                 at = typical
                 if measure.denominator is not None:
                     at = self.sizes.over(table, level, measure)
                     noise = replace(noise, over=self._over(measure, table, level, variances))
-                number = NumberMargin(ArrayMargin(own, reading.whole, reading.level), noise)
-                yield Expected(table.name, level, name, group, own, cells, number, at, released)
+                number = NumberMargin(ArrayMargin(bounds, reading.whole, reading.level), noise)
+                yield Expected(table.name, level, name, group, bounds, cells, number, at, released)
 
     @property
     def _definition(self) -> Definition:
         return self.loaded.spec.privacy.definition
 
     def _over(self, measure: Measure, table: Table, level: str, variances: dict[str, Floats]) -> float:
-        """Return the variance of what a rate is over; 0 where it is public."""
-        other = next((each for each in self.loaded.spec.tables if each.name == measure.denominator), None)
+        """Return the variance of a rate's denominator; 0 where it is public."""
+        other = next((table for table in self.loaded.spec.tables if table.name == measure.denominator), None)
         if other is None:
             return 0.0
         layout = self.model.agreement.layouts[other.name]
@@ -297,7 +295,7 @@ SMALL = 0.1
 
 
 def small_of(typical: float) -> float:
-    """Return how many records a small cell has."""
+    """Return the number of records in a small cell."""
     return min(typical, max(1.0, SMALL * typical))
 
 
@@ -324,7 +322,7 @@ class CellSizes:
 
     @classmethod
     def of(cls, model: PlannedModel, like: Released | None = None) -> CellSizes:
-        """Work them out; where a release has a table, by its counts.
+        """Return the typical cells; from its counts where a release has a table.
 
         Raises
         ------
@@ -335,23 +333,23 @@ class CellSizes:
         cells = {table.name: model.loaded.measured_cells(table) for table in spec.tables}
         typical: dict[str, dict[str, float]] = {}
         for name, levels in cells.items():
-            size = size_of(model.loaded, next(each for each in spec.tables if each.name == name))
+            size = size_of(model.loaded, next(table for table in spec.tables if table.name == name))
             if size is not None:
                 typical[name] = {level: size / max(1, number) for level, number in levels.items()}
         released = {} if like is None else _by_release(model, like)
         return cls(model.loaded, cells, typical | released, frozenset(released))
 
     def over(self, table: Table, level: str, measure: Measure) -> float | None:
-        """Return what a rate is over in a typical cell; of public numbers the median of the level."""
+        """Return a rate's denominator in a typical cell; for public numbers, the median of the level."""
         for known in (*self.loaded.known, *self.loaded.figures):
             if known.name == measure.denominator:
                 return _median(_at_level(self.loaded, known, level))
-        other = next(each for each in self.loaded.spec.tables if each.name == measure.denominator)
+        other = next(table for table in self.loaded.spec.tables if table.name == measure.denominator)
         return self.typical.get(other.name, {}).get(level if other.along == table.along else "")
 
 
 def size_of(loaded: Loaded, table: Table) -> float | None:
-    """Return how many records a table will count: as it is stated, or as an invariant of all records adds."""
+    """Return the number of records of a table: stated, or an invariant's total of all records."""
     if table.size is not None:
         return float(table.size)
     if table.where is not None:
@@ -362,7 +360,7 @@ def size_of(loaded: Loaded, table: Table) -> float | None:
 
 
 def _by_release(model: PlannedModel, like: Released) -> dict[str, dict[str, float]]:
-    found, refused = {}, []
+    by_release, refused = {}, []
     for table in model.loaded.spec.tables:
         layout = model.agreement.layouts[table.name]
         try:
@@ -370,18 +368,18 @@ def _by_release(model: PlannedModel, like: Released) -> dict[str, dict[str, floa
         except InputError as error:
             refused.append(error)
             continue
-        found[table.name] = {level: _median(counts[nodes]) for level, nodes in layout.cuts.items()}
-    if not found:
+        by_release[table.name] = {level: _median(counts[nodes]) for level, nodes in layout.cuts.items()}
+    if not by_release:
         raise refused[0]
-    return found
+    return by_release
 
 
 def _at_level(loaded: Loaded, known: KnownMarginal, level: str) -> Floats:
     tree, values = known_on_tree(loaded, known)
     column = None if known.along is None else loaded.spec.columns[known.along]
     names = column.levels if isinstance(column, HierarchyColumn) else ()
-    found: Floats = values[tree.depth == names.index(level)] if level in names else values
-    return found
+    at_level: Floats = values[tree.depth == names.index(level)] if level in names else values
+    return at_level
 
 
 def _median(counts: Floats) -> float:

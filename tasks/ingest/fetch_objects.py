@@ -1,4 +1,4 @@
-"""Fetching a source that lies in an object store: its objects are copied into the workspace of the run.
+"""Fetching a source from an object store: its objects are copied into the workspace of the run.
 
 ::
 
@@ -51,12 +51,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class _Object:
-    """An object as a listing shows it.
+    """An object in a listing.
 
     Attributes
     ----------
-    key
-        Its name in the store.
     place
         Where its copy lies: below the folders that hold values of columns (``sex=F/``), under its own name.
     signs
@@ -71,13 +69,13 @@ class _Object:
 
 @dataclass(frozen=True)
 class _Asked:
-    """Where objects are asked for, and how the answers that are none are told."""
+    """An object-store address, and how its failures become our errors."""
 
     address: str
     field: str
 
     def answer(self, work: Callable[[], T]) -> T:
-        """Return what the store answers to ``work``."""
+        """Return the result of ``work``; a failure of the store becomes our error."""
         kinds: list[type[Exception]] = []
 
         def asking() -> T:
@@ -113,7 +111,7 @@ class _Asked:
 
 
 def fetch_objects(address: str, files: Files, folder: Path, field: str = "source") -> Path:
-    """Copy the objects that an address names; return the file or folder that is to be read instead.
+    """Copy the objects that an address names; return the file or folder to read instead.
 
     Parameters
     ----------
@@ -122,7 +120,7 @@ def fetch_objects(address: str, files: Files, folder: Path, field: str = "source
     files
         What the spec says of them.
     folder
-        Inside the secure workspace; made anew.
+        Inside the secure workspace; it is created.
     field
         Where the spec speaks of them.
 
@@ -138,20 +136,20 @@ def fetch_objects(address: str, files: Files, folder: Path, field: str = "source
     asked = _Asked(address, field)
     store, path = asked.answer(lambda: _opened(address))
     objects, alone = asked.answer(lambda: _listed(store, path, files, field))
-    if any(_is_no_name(part) for each in objects for part in each.place.split("/")):
+    if any(_is_no_name(part) for remote in objects for part in remote.place.split("/")):
         what = "an object has a name that no file can have"
         raise InputError(
             what, where=f"{field} {address}", hint="give it a shorter one, of letters and digits"
         )
     if not objects:
         raise asked.missing()
-    if any(not each.signs for each in objects):
+    if any(not remote.signs for remote in objects):
         what = "the store does not tell when an object changes"
         raise InputError(what, where=f"{field} {address}", hint="copy the files to this machine")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
-    see_that_there_is_room(sum(each.size for each in objects), "the source", folder)
-    copies = [folder / f"{number:09}" / each.place for number, each in enumerate(objects)]
+    see_that_there_is_room(sum(remote.size for remote in objects), "the source", folder)
+    copies = [folder / f"{number:09}" / remote.place for number, remote in enumerate(objects)]
     try:
         _copy_all(asked, store, objects, copies)
     except InputError as error:
@@ -181,7 +179,7 @@ def _is_no_name(part: str) -> bool:
 
 
 def _state(store: Any, path: str, files: Files, field: str) -> tuple[_Object, ...]:
-    """Return what is listed now, nothing where all of it is gone."""
+    """Return the current listing, empty if all objects are gone."""
     try:
         return _listed(store, path, files, field)[0]
     except FileNotFoundError:
@@ -189,12 +187,12 @@ def _state(store: Any, path: str, files: Files, field: str) -> tuple[_Object, ..
 
 
 def _listed(store: Any, path: str, files: Files, field: str) -> tuple[tuple[_Object, ...], bool]:
-    """Return the objects that a path names, sorted, and whether it is the name of one."""
+    """Return the objects that a path names, sorted, and whether it names a single object."""
     store.invalidate_cache()
     folder = path.endswith("/")  # as its author says, whatever object may have the name before the slash
     base = path = path.rstrip("/")
     try:
-        found = store.info(path)
+        info = store.info(path)
     except FileNotFoundError:
         if not any(mark in path for mark in WILD):
             raise
@@ -203,8 +201,8 @@ def _listed(store: Any, path: str, files: Files, field: str) -> tuple[tuple[_Obj
         for key in [key for key, entry in entries.items() if entry["type"] == "directory"]:
             entries |= store.find(key, detail=True)
     else:
-        if found["type"] == "file" and not folder:
-            return (_object(path, path.rpartition("/")[2], found),), True
+        if info["type"] == "file" and not folder:
+            return (_object(path, path.rpartition("/")[2], info),), True
         entries = store.find(path, detail=True)
     objects = []
     for key, entry in sorted(entries.items()):
@@ -226,17 +224,20 @@ def _object(key: str, place: str, entry: dict[str, Any]) -> _Object:
 
 
 def _copy_all(asked: _Asked, store: Any, objects: tuple[_Object, ...], copies: list[Path]) -> None:
-    whole, done, told = sum(each.size for each in objects), 0, time.monotonic()
-    for each, target in zip(objects, copies, strict=True):
+    total, done, noted = sum(remote.size for remote in objects), 0, time.monotonic()
+    for remote, target in zip(objects, copies, strict=True):
         target.parent.mkdir(parents=True)
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as copy, asked.answer(partial(store.open, each.key, "rb")) as source:
-            rest = each.size + 1  # one more: it may have grown
+        with (
+            os.fdopen(descriptor, "wb") as copy,
+            asked.answer(partial(store.open, remote.key, "rb")) as source,
+        ):
+            rest = remote.size + 1  # one more: it may have grown
             while rest and (block := asked.answer(partial(source.read, min(_BLOCK, rest)))):
                 copy.write(block)
                 rest, done = rest - len(block), done + len(block)
-                if time.monotonic() - told > _SECONDS:
-                    told = time.monotonic()
-                    reporter().fetched(100 * min(done, whole) // max(whole, 1))
+                if time.monotonic() - noted > _SECONDS:
+                    noted = time.monotonic()
+                    reporter().fetched(100 * min(done, total) // max(total, 1))
         if rest != 1:
             raise changed()

@@ -29,8 +29,6 @@ class Found:
 
     Attributes
     ----------
-    kind
-        How they are written.
     base
         The folder below which they were found.
     paths
@@ -67,7 +65,7 @@ def find_files(
     uri
         Absolute.
     kind
-        As the spec says; told from the endings when None.
+        As the spec has it; from the endings when None.
     field
         Where the spec speaks of them.
     ignore
@@ -79,17 +77,17 @@ def find_files(
         If there is no file, one is neither data nor ignored, there are too many, a folder cannot be read, or
         the files are not of one kind.
     """
-    place, limits = Path(uri), limits or Limits()
-    if place.is_file():
-        return Found(_one_kind([place], kind, field), place.parent, (place,), ())
-    if place.is_dir():
-        base, matches = place, [place]
-    elif place.exists():  # a pipe, or a device
-        return Found(_one_kind([place], kind, field), place.parent, (place,), ())
+    address, limits = Path(uri), limits or Limits()
+    if address.is_file():
+        return Found(_one_kind([address], kind, field), address.parent, (address,), ())
+    if address.is_dir():
+        base, matches = address, [address]
+    elif address.exists():  # a pipe, or a device
+        return Found(_one_kind([address], kind, field), address.parent, (address,), ())
     elif any(mark in uri for mark in _WILD):
         base = Path(os.path.dirname(uri[: min(uri.find(m) for m in _WILD if m in uri)]))  # noqa: PTH120
-        found = glob.glob(uri, recursive=True, include_hidden=True)  # noqa: PTH207 - the pattern is absolute
-        matches = [Path(match) for match in found]
+        matched = glob.glob(uri, recursive=True, include_hidden=True)  # noqa: PTH207 - the pattern is absolute
+        matches = [Path(match) for match in matched]
     else:
         raise InputMissing("there is no such file", where=f"{field} {uri}", hint=_check(field, "path"))
     paths = set()
@@ -112,14 +110,14 @@ def find_files(
 
 
 def found_again(kind: Kind, base: str, paths: Sequence[Path]) -> Found:
-    """Return files that were found before; with an empty ``base`` the names of folders hold no values."""
+    """Return files that were found before; with an empty ``base``, names of folders hold no values."""
     if not base:
         return Found(kind, Path(), tuple(paths), ())
     return Found(kind, Path(base), tuple(paths), _folders(Path(base), paths, "source"))
 
 
 def require_data(name: str, kind: str | None, field: str) -> None:
-    """See that what lies at a path below the source is data by its name.
+    """Check that a path below the source is data by its name.
 
     Raises
     ------
@@ -150,7 +148,7 @@ def _check(field: str, *keys: str) -> str:
 
 
 def _below(base: Path, top: Path, field: str, ignore: Collection[str]) -> Iterator[Path]:
-    """Yield a file, or all that lie below a folder, but for what is ignored."""
+    """Yield a file, or all files below a folder that are not ignored."""
     unreadable: list[OSError] = []
     name = top.relative_to(base).as_posix()
     if top != base and is_ignored(name, ignore):
@@ -162,7 +160,7 @@ def _below(base: Path, top: Path, field: str, ignore: Collection[str]) -> Iterat
     if not top.is_dir():
         yield top
         return
-    if top.is_symlink() and top.resolve() in {each.resolve() for each in top.parents}:
+    if top.is_symlink() and top.resolve() in {parent.resolve() for parent in top.parents}:
         raise InputRefused(
             "is a link to a folder that it lies in",
             where=name,
@@ -179,7 +177,7 @@ def _below(base: Path, top: Path, field: str, ignore: Collection[str]) -> Iterat
 
 
 def _require_distinct(paths: Collection[Path], field: str) -> None:
-    """Refuse a file that is there twice by way of links: its records would be counted twice."""
+    """Refuse a file that links list twice: its records would be counted twice."""
     real: dict[Path, Path] = {}
     for path in sorted(paths, key=lambda path: (path.resolve() != path, path)):
         if real.setdefault(path.resolve(), path) != path:
@@ -207,7 +205,7 @@ def _partition(base: Path, path: Path) -> list[str]:
 
 
 def _decoded(part: str) -> tuple[str, str | None]:
-    """Return the column and the value that the name of a folder holds, of which percent signs are decoded.
+    """Return column and value from the name of a folder, percent signs decoded.
 
     Raises
     ------
@@ -216,7 +214,7 @@ def _decoded(part: str) -> tuple[str, str | None]:
     """
     name, _, value = part.partition("=")
     try:
-        column, text = (unquote(each, errors="strict") for each in (name, value))
+        column, text = (unquote(part, errors="strict") for part in (name, value))
     except UnicodeDecodeError:
         column = ""
     if not column:
@@ -236,13 +234,13 @@ def _folders(base: Path, paths: Collection[Path], field: str) -> tuple[str, ...]
     InputError
         If files differ in them, or one is there twice.
     """
-    found = {tuple(_decoded(part)[0] for part in _partition(base, path)) for path in paths}
-    columns = found.pop()
-    if found:
+    names_in_folders = {tuple(_decoded(part)[0] for part in _partition(base, path)) for path in paths}
+    columns = names_in_folders.pop()
+    if names_in_folders:
         raise InputRefused(
             "the files lie in folders of different columns",
             where=f"{field}.path",
-            hint="partition all files alike, or name those that are",
+            hint="partition all files in the same way, or name those that are",
         )
     if len(set(columns)) < len(columns):
         raise InputRefused(

@@ -1,18 +1,27 @@
-"""A table behind a database URL, taken into the secure workspace.
+"""Copies of the needed columns in the secure workspace: of a table behind a database URL, and of CSV files.
 
-Databases move while they are read, and each sorts and prints in its own way. The needed columns are
+A database changes while it is read, and each sorts and prints in its own way. The needed columns are
 therefore read once, in one statement, as text, into a Parquet file of the workspace: what is counted
 is what the digest names, and the same rows have the same digest in every database.
+
+CSV files are read once, by one thread, and their records counted twice::
+
+    files ─▶ DuckDB, sequentially ─▶ the needed columns as text, in Parquet ─▶ metrics, counts, …
+      └────▶ count of records beside the digest (:mod:`tabularium.tasks.ingest.csv_text`) ═ as many
+
+If the numbers differ, the file is refused before anything is charged.
 """
 
 from __future__ import annotations
 
 import hmac
+import io
 import os
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -20,14 +29,37 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tabularium.mechanisms.errors import InputError, InputRefused
+from tabularium.mechanisms.errors import Finding, InputError, InputRefused
 from tabularium.tasks.arrival.verify_drop import see_that_there_is_room
-from tabularium.tasks.ingest.open_source import BATCH_ROWS, engine, quietly, stream
+from tabularium.tasks.ingest.csv_text import (
+    LONGEST_ROW,
+    MOST_LINES,
+    OPEN_QUOTE,
+    compression,
+    irregular,
+    lines_at,
+    opened_text,
+    read_header,
+)
+from tabularium.tasks.ingest.find_files import Found
+from tabularium.tasks.ingest.open_source import (
+    BATCH_ROWS,
+    FileHandle,
+    contradicted,
+    contradicts,
+    csv_tables,
+    engine,
+    known,
+    literal,
+    miscounted,
+    quietly,
+    stream,
+)
 from tabularium.tasks.ingest.source_columns import raw_names
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import redacted
 from tabularium.validations.release_spec.load import Loaded
-from tabularium.validations.release_spec.source import DatabaseTable
+from tabularium.validations.release_spec.source import DatabaseTable, Files
 
 if TYPE_CHECKING:
     import ibis
@@ -69,14 +101,14 @@ def take_values(table: pa.Table, columns: tuple[str, ...], target: Path) -> None
         connection.con.execute("SET TimeZone = 'UTC'")
         connection.con.register("handed_over", table.rename_columns(list(names.values())))
         source = quietly(lambda: connection.table("handed_over"))
-        own = {raw: raw for raw in names.values()}
-        batches = stream(connection, _as_text(source, own, frozenset()))
-        plain = _with_plain_numbers(batches, _fractions(source, own))
+        same = {raw: raw for raw in names.values()}
+        batches = stream(connection, _as_text(source, same, frozenset()))
+        plain = _with_plain_numbers(batches, _fractions(source, same))
         write_rows((batch.cast(schema) for batch in plain), target, schema)
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schema) -> int:
-    """Write rows to a Parquet file of mode 0600, and return how many they were.
+    """Write rows to a Parquet file of mode 0600, and return their number.
 
     Raises
     ------
@@ -97,7 +129,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schem
 
 
 def snapshot_digest(path: Path, columns: tuple[str, ...], secret: bytes, scratch: Path) -> str:
-    """Return the keyed digest of a snapshot: of its rows, in whatever order the database gave them.
+    """Return the keyed digest of a snapshot's rows, which does not depend on their order.
 
     The rows are sorted by all columns. Each column is two streams, the lengths of its values (-1 for null)
     and their UTF-8 bytes, so that the digest does not depend on how rows are batched.
@@ -115,11 +147,11 @@ def snapshot_digest(path: Path, columns: tuple[str, ...], secret: bytes, scratch
                 lengths[name].update(np.ascontiguousarray(sizes.to_numpy(zero_copy_only=False)).tobytes())
                 # Joining drops nothing: nulls have no bytes, and the lengths say where they stand.
                 texts[name].update(b"".join(_bytes(pc.fill_null(column, ""))))
-    whole = hmac.new(secret, _TABLE + b"columns", "sha256")
+    digest = hmac.new(secret, _TABLE + b"columns", "sha256")
     for column, name in zip(columns, names, strict=True):
         text = column.encode()
-        whole.update(len(text).to_bytes(8, "big") + text + lengths[name].digest() + texts[name].digest())
-    return whole.hexdigest()
+        digest.update(len(text).to_bytes(8, "big") + text + lengths[name].digest() + texts[name].digest())
+    return digest.hexdigest()
 
 
 def _bytes(column: Any) -> Iterator[bytes]:
@@ -134,7 +166,7 @@ def _bytes(column: Any) -> Iterator[bytes]:
 def _selected_from(
     loaded: Loaded, names: dict[str, str], scratch: Path
 ) -> Iterator[tuple[Iterator[pa.RecordBatch], frozenset[str]]]:
-    """Open whichever database the URL names: the needed columns as text in batches, and those of instants."""
+    """Open the database of a URL: the needed columns as text in batches, and the columns of instants."""
     source = loaded.spec.source
     assert isinstance(source, DatabaseTable)  # noqa: S101 - of files nothing is copied here
     url, table = source.url, source.table
@@ -203,7 +235,7 @@ def _table(connection: Any, table: str, names: dict[str, str]) -> Any:
 
 
 def _instants(source: Any, names: dict[str, str]) -> frozenset[str]:
-    """Return those of the named columns that hold times with a zone."""
+    """Return the named columns that hold times with a zone."""
     return frozenset(name for name in names if _is_instant(source[name].type()))
 
 
@@ -214,7 +246,7 @@ def _is_instant(kind: Any) -> bool:
 
 
 def _fractions(source: Any, names: dict[str, str]) -> frozenset[str]:
-    """Return the names inside the engine of the columns whose type has digits after the point."""
+    """Return the columns, by their names inside the engine, whose type has decimals."""
     kinds = {raw: source[name].type() for name, raw in names.items()}
     return frozenset(raw for raw, kind in kinds.items() if kind.is_floating() or kind.is_decimal())
 
@@ -222,7 +254,7 @@ def _fractions(source: Any, names: dict[str, str]) -> frozenset[str]:
 def _as_text(
     source: Any, names: dict[str, str], instants: frozenset[str], as_they_are: Collection[str] = ()
 ) -> Any:
-    """Return the named columns as text, by their names inside the engine; in UTC what is an instant."""
+    """Return the named columns as text, by their names inside the engine; instants in UTC."""
     texts = {raw: source[name].cast("string") for name, raw in names.items()}
     texts |= {raw: texts[raw].concat(":00") for name, raw in names.items() if name in instants}
     texts |= {raw: source[name] for name, raw in names.items() if raw in as_they_are}
@@ -232,7 +264,7 @@ def _as_text(
 def _with_plain_numbers(
     batches: Iterable[pa.RecordBatch], numbers: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of text in which whole numbers have no point, as in codes, and not-a-number is null."""
+    """Yield batches of text with whole numbers without a point, as in codes, and nulls for not-a-number."""
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         for name in numbers:
@@ -244,7 +276,7 @@ def _with_plain_numbers(
 
 
 def _fetched(connection: Any, expression: Any) -> Iterator[pa.RecordBatch]:
-    """Yield what a driver of the Python database interface fetches, a bounded number of rows at a time."""
+    """Yield the rows of a database driver, a bounded number at a time."""
     columns = list(expression.columns)
     with closing(connection.raw_sql(connection.compile(expression))) as cursor:
         while rows := cursor.fetchmany(_FETCH):
@@ -284,3 +316,131 @@ def _with_schema(table: str) -> str:
 
 def _escaped(path: Path) -> str:
     return str(path).replace("'", "''")
+
+
+def copy_csv(
+    files: Files,
+    listed: Found,
+    wanted: Mapping[str, str],
+    records: Mapping[Path, int],
+    target: Path,
+    field: str,
+) -> tuple[FileHandle, ...]:
+    """Write the wanted columns of CSV files to ``target``'s folder, and return the written files.
+
+    Parameters
+    ----------
+    wanted
+        Name inside the engine -> column.
+    records
+        How many records stand in each file.
+    target
+        A name inside the secure workspace, to which the compression is added.
+    field
+        Where the spec speaks of the files.
+
+    Raises
+    ------
+    InputRefused
+        If a file is not regular, contradicts its folder, or gave another number of records; or if the copy
+        does not fit on its disk.
+    """
+    copies = []
+    with engine(target.parent) as connection:
+        for kind, (paths, table) in csv_tables(connection.con, files, listed, wanted).items():
+            copy = target.with_name(f"{target.name}.{kind}.parquet")
+
+            def write(table: str = table, copy: Path = copy) -> int:
+                rows = connection.con.sql(table).to_arrow_reader(BATCH_ROWS)
+                return write_rows(rows, copy, rows.schema)
+
+            def unreadable(
+                kind: str = kind, paths: tuple[Path, ...] = paths, table: str = table
+            ) -> InputRefused:
+                column = contradicted(connection.con, table, wanted)
+                if column is not None:
+                    return contradicts(column, field)
+                return _irregular(files, kind, paths, target.parent, field)
+
+            read = redacted(write, unreadable)
+            counted = sum(records[path] for path in paths)
+            if read != counted:
+                raise miscounted(read, counted, field)
+            copies.append(known(copy))
+    return tuple(copies)
+
+
+def _irregular(files: Files, kind: str, paths: tuple[Path, ...], scratch: Path, field: str) -> InputRefused:
+    """Return the error for files that the engine could not read to their end: the lines, and the reason."""
+    findings: list[Finding] = []
+    for path in paths:
+        with suppress(Exception), engine(scratch) as another:  # the engine's own words may quote data
+            findings += irregular_lines(another.con, path, literal(str(path)), files)
+    if not findings and kind == "gzip":
+        return InputRefused(
+            "the gzip file holds bytes after its last member",
+            where=paths[0].name if len(paths) == 1 else field,
+            hint="unpack it and write it again",
+        )
+    return irregular(findings, field)
+
+
+_KINDS = {
+    "MISSING COLUMNS": "fewer values than the header",
+    "TOO MANY COLUMNS": "more values than the header",
+    "UNQUOTED VALUE": OPEN_QUOTE,
+    "LINE SIZE OVER MAXIMUM": "a line that is too long",
+}
+
+
+def irregular_lines(connection: Any, path: Path, pattern: str, files: Files) -> list[Finding]:
+    """Return the first irregular lines of a file, as the engine judges them.
+
+    Parameters
+    ----------
+    connection
+        An engine of DuckDB's, opened for this file.
+    path, pattern
+        The file, and what the engine calls it; it is read twice more.
+    """
+    rows: list[Any] = []
+    with suppress(Exception):  # some irregularities it cannot pass over either
+        rows = _rejected(connection, path, pattern, files)
+    if not rows:
+        other = "another end than the header"
+        return [Finding(file=path.name, line=line, kind=other) for line in _other_ends(path)]
+    lines = lines_at(path, [int(position) for position, _ in rows])
+    return [
+        Finding(file=path.name, line=line, kind=_KINDS.get(kind, "not regular"))
+        for line, (_, kind) in zip(lines, rows, strict=True)
+    ]
+
+
+def _rejected(connection: Any, path: Path, pattern: str, files: Files) -> list[Any]:
+    """Return (position in bytes, kind) of the first lines that the engine rejects."""
+    columns = {f"field{index}": "VARCHAR" for index in range(len(read_header(path, files)))}
+    connection.execute(
+        "SELECT count(*) FROM read_csv($path, header = true, delim = $delimiter, quote = $quote, "
+        f"escape = $quote, parallel = false, max_line_size = {LONGEST_ROW + 1000}, auto_detect = false, "
+        f"hive_partitioning = false, compression = $compression, columns = {columns}, "
+        "store_rejects = true, rejects_scan = 'scans', rejects_table = 'rejects')",
+        {
+            "path": pattern,
+            "delimiter": files.delimiter,
+            "quote": "" if files.quote == "none" else files.quote,
+            "compression": compression(path),
+        },
+    ).fetchall()
+    rejected: list[Any] = connection.execute(
+        "SELECT min(line_byte_position), any_value(error_type::VARCHAR) FROM rejects"
+        " GROUP BY line ORDER BY 1 LIMIT $most",
+        {"most": MOST_LINES},
+    ).fetchall()
+    return rejected
+
+
+def _other_ends(path: Path) -> list[int]:
+    """Return the number of the first line whose line end differs from the header's, if there is one."""
+    with opened_text(path) as text, io.BufferedReader(cast(io.RawIOBase, text)) as lines:
+        header = next(lines).endswith(b"\r\n")
+        return list(islice((at for at, line in enumerate(lines, 2) if line.endswith(b"\r\n") != header), 1))

@@ -1,6 +1,6 @@
-"""Which columns a spec speaks of, whether a source has them, and of types that can be coded.
+"""The columns that a spec needs, and checks that a source has them with types that can be coded.
 
-No other column is looked at. Messages name columns that the spec names. What else a header holds is not told:
+No other column is read. Messages name columns of the spec only. Other content of a header is not shown:
 a file without a header begins with a record.
 
 An instant says when something was, and a date needs to know where. A column is dated in the zone that its
@@ -34,11 +34,11 @@ _NEVER_TOO_MANY = 100_000_000  # rows, however small the file
 
 
 def _spelled(missing: list[str], there: Iterable[str]) -> str:
-    """Say how a file spells names that it has in other capitals, all of them: then they are no values."""
+    """Return a hint on names that a file has in other capitals, if it has all: then they are not values."""
     known = {name.casefold(): name for name in there}
-    if any(each.casefold() not in known for each in missing):
+    if any(name.casefold() not in known for name in missing):
         return ""
-    return f"the file has {_listed([known[each.casefold()] for each in missing])}: spell it so under columns"
+    return f"the file has {_listed([known[name.casefold()] for name in missing])}: spell it so under columns"
 
 
 def check_header(
@@ -78,9 +78,9 @@ def check_header(
 
 
 def check_schemas(
-    found: Found, columns: tuple[str, ...], domains: Mapping[str, Domain], field: str = "source"
+    listed: Found, columns: tuple[str, ...], domains: Mapping[str, Domain], field: str = "source"
 ) -> None:
-    """Check the schemas of Parquet files, of which the spec speaks in ``field``.
+    """Check the schemas of Parquet files; ``field`` is theirs in the spec.
 
     Raises
     ------
@@ -89,18 +89,20 @@ def check_schemas(
         files differ in it.
     """
     first: dict[str, Any] = {}
-    for path in found.paths:
+    for path in listed.paths:
         schema = _schema(path)
-        missing = [column for column in columns if column not in schema.names and column not in found.folders]
+        missing = [
+            column for column in columns if column not in schema.names and column not in listed.folders
+        ]
         if missing:
             hint = _spelled(missing, schema.names) or "check the names under columns"
             raise InputRefused(f"the file lacks {_listed(missing)}", where=path.name, hint=hint)
-        alike = Counter(name.casefold() for name in schema.names)
+        spellings = Counter(name.casefold() for name in schema.names)
         for column in (column for column in columns if column in schema.names):
             if schema.names.count(column) > 1:
                 what, hint = f"the file has {_listed([column])} twice", "give every column a name of its own"
                 raise InputRefused(what, where=path.name, hint=hint)
-            if alike[column.casefold()] > 1:
+            if spellings[column.casefold()] > 1:
                 raise InputRefused(
                     f"two columns are called {column!r} but for capital letters",
                     where=path.name,
@@ -116,15 +118,15 @@ def check_schemas(
                 )
 
 
-def check_rows(found: Found, limits: Limits, field: str = "source") -> None:
-    """Refuse a Parquet file of so many rows for its size that it was made to occupy whoever reads it.
+def check_rows(listed: Found, limits: Limits, field: str = "source") -> None:
+    """Refuse a Parquet file with implausibly many rows for its size.
 
     Raises
     ------
     InputRefused
         Naming the file.
     """
-    for path in found.paths:
+    for path in listed.paths:
         rows = pq.read_metadata(path).num_rows
         if rows > max(_NEVER_TOO_MANY, limits.unpacked * path.stat().st_size):
             raise InputRefused(
@@ -150,7 +152,7 @@ def _plain(kind: Any) -> Any:
 
 
 def _check_type(column: str, kind: Any, domain: Domain | None, field: str) -> None:
-    """Refuse a type none of whose values could lie in the domain."""
+    """Refuse a type without values in the domain."""
     types = pa.types
     number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
     text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
@@ -165,11 +167,11 @@ def _check_type(column: str, kind: Any, domain: Domain | None, field: str) -> No
     raise InputRefused(
         f"column {column!r} is of type {_named(kind)}, and {wanted} are declared",
         where=field,
-        hint=f"write the column as {_MEND[wanted]}",
+        hint=f"write the column as {_HINTS[wanted]}",
     )
 
 
-_MEND = {"whole numbers": "integers", "numbers": "decimals or integers", "codes": "text or integers"}
+_HINTS = {"whole numbers": "integers", "numbers": "decimals or integers", "codes": "text or integers"}
 
 
 def _named(kind: Any) -> str:
@@ -185,33 +187,33 @@ def _listed(names: list[str]) -> str:
 def needed_columns(loaded: Loaded, look_up: str = "") -> tuple[str, ...]:
     """Return the columns that the spec takes from a look-up, or from the source itself."""
     places = (taken_from(name, loaded.spec.lookups) for name in _spoken_of(loaded))
-    return tuple(column for place, column in places if place == look_up)
+    return tuple(column for lookup, column in places if lookup == look_up)
 
 
 def read_as(loaded: Loaded, look_up: str = "") -> dict[str, Domain]:
-    """Return the domains in which columns of a look-up, or of the source, are read as they stand."""
-    found = {}
+    """Return the domains of columns that are read unchanged from a look-up, or from the source."""
+    domains = {}
     for name, domain in loaded.domains.items():
         column = loaded.spec.columns[name]
-        place, own = taken_from(column.source_column or name, loaded.spec.lookups)
-        if place == look_up and not column.is_made:
-            found[own] = domain
-    return found
+        lookup, name_there = taken_from(column.source_column or name, loaded.spec.lookups)
+        if lookup == look_up and not column.is_made:
+            domains[name_there] = domain
+    return domains
 
 
 def read_as_numbers(loaded: Loaded) -> tuple[str, ...]:
-    """Return the columns of the source and of look-ups that numbers are read from, as they stand there."""
-    spec, found = loaded.spec, dict.fromkeys(loaded.spec.measured_columns)
+    """Return the columns of the source and of look-ups from which numbers are read."""
+    spec, columns = loaded.spec, dict.fromkeys(loaded.spec.measured_columns)
     for name, domain in loaded.domains.items():
         column = spec.columns[name]
         if isinstance(domain, NumberDomain) and not column.is_made:
-            found[column.source_column or name] = None
-    return tuple(found)
+            columns[column.source_column or name] = None
+    return tuple(columns)
 
 
 def raw_names(columns: tuple[str, ...]) -> dict[str, str]:
-    """Return the name of each column inside the engine, where a name of the source could not stand."""
-    return {name: f"raw{place}" for place, name in enumerate(columns)}
+    """Return the name of each column inside the engine, which takes not every name of a source."""
+    return {name: f"raw{index}" for index, name in enumerate(columns)}
 
 
 def _spoken_of(loaded: Loaded) -> dict[str, None]:
@@ -221,7 +223,7 @@ def _spoken_of(loaded: Loaded) -> dict[str, None]:
     if spec.privacy.unit.column is not None:
         names[spec.privacy.unit.column] = None
     names.update(dict.fromkeys(spec.identifiers))
-    for measure in (each.measured for each in spec.arrays if each.measured is not None):
+    for measure in (array.measured for array in spec.arrays if array.measured is not None):
         names.update(dict.fromkeys(measure.columns))
         tested = () if measure.test is None else test_of(measure.test, loaded.domains).about
         names.update((name, None) for name in tested if name not in loaded.domains)
@@ -238,22 +240,22 @@ _EXAMPLE = "for instance zone: Europe/Rome"
 
 
 def parquet_schema(path: Path) -> pa.Schema:
-    """Return the schema of a Parquet file, in which times of the old form (INT96) are instants.
+    """Return the schema of a Parquet file, with times of the old type (INT96) as instants.
 
     That is how Spark writes them. Arrow reads them as civil time.
     """
     with pq.ParquetFile(path) as file:
-        columns = [file.schema.column(place) for place in range(len(file.schema))]
+        columns = [file.schema.column(index) for index in range(len(file.schema))]
         old = {column.path for column in columns if column.physical_type == "INT96"}
         schema = file.schema_arrow
-    for place, field in enumerate(schema):
+    for index, field in enumerate(schema):
         if field.name in old and pa.types.is_timestamp(field.type):
-            schema = schema.set(place, field.with_type(pa.timestamp(field.type.unit, "UTC")))
+            schema = schema.set(index, field.with_type(pa.timestamp(field.type.unit, "UTC")))
     return schema
 
 
 def zones_of(schema: pa.Schema) -> dict[str, str | None]:
-    """Return the columns of instants of a Parquet file; UTC is no place, and so no zone."""
+    """Return the columns of instants of a Parquet file with their zones; UTC counts as no zone."""
     return {
         field.name: None if is_utc(field.type.tz) else field.type.tz
         for field in schema
@@ -262,7 +264,7 @@ def zones_of(schema: pa.Schema) -> dict[str, str | None]:
 
 
 def with_zones(loaded: Loaded, zones: Mapping[str, Zones]) -> dict[str, Derivation]:
-    """Return where every declared column comes from, its dates in the zones that files name.
+    """Return the derivation of every declared column, its dates in the zones of the files.
 
     Parameters
     ----------
@@ -278,12 +280,7 @@ def with_zones(loaded: Loaded, zones: Mapping[str, Zones]) -> dict[str, Derivati
 
 
 def check_zones(loaded: Loaded, zones: Mapping[str, Zones]) -> None:
-    """See that every use of instants is one that no zone, or a known one, decides.
-
-    Parameters
-    ----------
-    zones
-        As in :func:`with_zones`.
+    """Check that every use of instants has a known zone, or needs none.
 
     Raises
     ------
@@ -327,10 +324,10 @@ def check_zones(loaded: Loaded, zones: Mapping[str, Zones]) -> None:
 
 
 def _is_instant(loaded: Loaded, column: str, zones: Mapping[str, Zones]) -> bool:
-    place, own = taken_from(column, loaded.spec.lookups)
-    return own in zones.get(place, {})
+    lookup, name_there = taken_from(column, loaded.spec.lookups)
+    return name_there in zones.get(lookup, {})
 
 
 def _zone(loaded: Loaded, column: str | None, zones: Mapping[str, Zones]) -> str | None:
-    place, own = taken_from(column or "", loaded.spec.lookups)
-    return zones.get(place, {}).get(own)
+    lookup, name_there = taken_from(column or "", loaded.spec.lookups)
+    return zones.get(lookup, {}).get(name_there)

@@ -1,4 +1,4 @@
-"""The parametric bootstrap of a release: its published tables measured anew, as if they were the truth.
+"""The parametric bootstrap of a release: its published tables, measured again as if they were the truth.
 
 Of large tables a simulated release is made of parts: some families of the hierarchies of its tables.
 """
@@ -43,7 +43,7 @@ ENOUGH = 25_000
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The part of the tables that one simulated release is of.
+    """The part of the tables in one simulated release.
 
     Attributes
     ----------
@@ -51,8 +51,6 @@ class Sample:
         Table -> its nodes.
     layouts
         Table -> how they lie in memory.
-    post
-        What is done to them.
     """
 
     parts: dict[str, Part]
@@ -61,7 +59,7 @@ class Sample:
 
 
 class Families:
-    """The families of the hierarchies of some tables, of which each simulated release opens a few.
+    """The families of the hierarchies of tables; each simulated release samples a few.
 
     Parameters
     ----------
@@ -77,8 +75,8 @@ class Families:
         self._post, self._layouts, self._truth = post, layouts, truth
         frames = [frame for group in post.agreement.groups for frame in group.overlap.tables.values()]
         self._trees = {
-            along: max((each.tree for each in frames if each.along == along), key=lambda tree: tree.nodes)
-            for along in {each.along for each in frames if each.along is not None}
+            along: max((frame.tree for frame in frames if frame.along == along), key=lambda tree: tree.nodes)
+            for along in {frame.along for frame in frames if frame.along is not None}
         }
         self._below = {
             name: TreeLeastSquares(Hierarchy(layout.parents), _variances(layout, known[name])).below
@@ -87,15 +85,15 @@ class Families:
 
     @property
     def worthwhile(self) -> bool:
-        """Whether a part is at most half of the whole, and everything outside of it is measured."""
+        """Whether a part is at most half of all cells, and everything outside of it is measured."""
         if any(np.isinf(below).any() for below in self._below.values()):
             return False
         parts = self._parts(0)
         some = sum(len(parts[name].nodes) * layout.cells for name, layout in self._layouts.items())
-        return 2 * some <= sum(each.size for each in self._truth.values())
+        return 2 * some <= sum(counts.size for counts in self._truth.values())
 
     def sample(self, number: int) -> Sample:
-        """Return the part that simulated release ``number`` is of."""
+        """Return the part of simulated release ``number``."""
         parts = self._parts(number)
         layouts = {name: _part_of_layout(layout, parts[name]) for name, layout in self._layouts.items()}
         along = {name: self._part_of(name, number) for name in self._trees}
@@ -107,7 +105,7 @@ class Families:
     def summed_up(
         self, name: str, part: Part, truth: Floats, measured: Estimate, normal: Callable[[int, int], Floats]
     ) -> Estimate:
-        """Return measurements in which nodes without their children have what those would have told of them.
+        """Return measurements in which nodes whose children are left out have the children's sums.
 
         Parameters
         ----------
@@ -136,20 +134,20 @@ class Families:
     def _part_of(self, along: str, number: int) -> Part:
         """Return the part of one hierarchy."""
         tree = self._trees[along]
-        own = {
+        part = {
             name: layout
             for name, layout in self._layouts.items()
             if layout.along is not None and layout.along.name == along
         }
         cells = np.zeros(tree.depths)
-        for layout in own.values():
+        for layout in part.values():
             cells[: int(tree.depth[layout.nodes - 1]) + 1] += layout.cells
-        largest = max(own, key=lambda name: own[name].nodes, default=None)
+        largest = max(part, key=lambda name: part[name].nodes, default=None)
 
         def size(nodes: NDArray[np.intp]) -> Floats:
             sums: Floats = np.zeros(len(nodes))
             if largest is not None:
-                there = nodes < own[largest].nodes
+                there = nodes < part[largest].nodes
                 sums[there] = self._truth[largest][nodes[there]].sum(axis=1)
             return np.abs(sums)
 
@@ -191,15 +189,15 @@ def _part_of_group(group: ReconciledGroup, along: Mapping[str, Part]) -> Reconci
 
 
 def can_be_sampled(mechanism: str, error: LevelError) -> bool:
-    """Say whether a part of a level can be measured by itself, with errors as in the whole."""
+    """Whether a part of a level can be measured by itself, with errors as in the full level."""
     return np.ndim(error.variance) == 0 and (error.method != "exact" or mechanism in APART)
 
 
 class Bootstrap:
-    """Measures published tables anew, those in ``truth``, with the mechanisms and budgets of the spec.
+    """Measures the published tables ``truth`` again, with the mechanisms and budgets of the spec.
 
     The noise comes from a seeded channel: it protects nobody and costs nothing, since what it is added to is
-    published. Its seed is made of the release's public id, so that whoever repeats it finds the same.
+    published. Its seed is made from the release's public id, so that it can be repeated.
 
     Parameters
     ----------
@@ -224,28 +222,30 @@ class Bootstrap:
     ) -> None:
         self.post, self._id, self._truth, self._known = post, release_id, truth, known
         self._definition = run.loaded.spec.privacy.definition
-        self._layouts = {name: each for name, each in post.agreement.layouts.items() if name in truth}
+        self._layouts = {name: layout for name, layout in post.agreement.layouts.items() if name in truth}
         self._families: Families | None = None
         self._shares = [
             (table.name, level, loss * (1 - (table.margin_share or 0)), mechanism)
             for table, level, loss, mechanism in shares(run)
             if table.name in truth
         ]
-        self.few = sampling and sum(each.size for each in truth.values()) > LARGE
-        if self.few and all(can_be_sampled(each.name, known[n][level]) for n, level, _, each in self._shares):
+        self.few = sampling and sum(array.size for array in truth.values()) > LARGE
+        if self.few and all(
+            can_be_sampled(share.name, known[n][level]) for n, level, _, share in self._shares
+        ):
             families = Families(post, self._layouts, truth, known)
             self._families = families if families.worthwhile else None
 
     @property
     def sampled(self) -> bool:
-        """Whether simulated releases are of a part of the nodes, each of another one."""
+        """Whether each simulated release samples another part of the nodes."""
         return self._families is not None
 
     def release(self, number: int) -> dict[str, Made]:
-        """Return what simulated release ``number`` publishes."""
+        """Return the published numbers of simulated release ``number``."""
         if self._families is None:
             made = self.post.finish(self.measured(number))
-            return {name: Made(each.values, self._layouts[name].parents) for name, each in made.items()}
+            return {name: Made(array.values, self._layouts[name].parents) for name, array in made.items()}
         some = self._families.sample(number)
         truth = {name: values[some.parts[name].nodes] for name, values in self._truth.items()}
         measured = self._measured(number, some.layouts, truth)
@@ -261,13 +261,13 @@ class Bootstrap:
         }
 
     def measured(self, number: int) -> dict[str, Estimate]:
-        """Return what stands for the measurements of a whole simulated release, table by table."""
+        """Return the measurements of a complete simulated release, table by table."""
         return self._measured(number, self._layouts, self._truth)
 
     def _measured(
         self, number: int, layouts: Mapping[str, Layout], truths: Mapping[str, Floats]
     ) -> dict[str, Estimate]:
-        """Return the same of any part of the tables."""
+        """Return the same for any part of the tables."""
         parts: dict[str, dict[str, tuple[Floats, Any]]] = {name: {} for name in layouts}
         for name, level, loss, mechanism in self._shares:
             layout, error = layouts[name], self._known[name][level]
@@ -297,7 +297,7 @@ class Bootstrap:
 
 
 def surrogate_errors(mean_square: float, shape: tuple[int, ...], seed: str) -> Floats:
-    """Return errors for a table whose own are unknown, as far as other tables are concerned.
+    """Return surrogate errors for a table with unknown errors, for their effect on other tables.
 
     Independent and of the right mean square; margins of the table itself do not come from them.
     """
@@ -308,6 +308,6 @@ def surrogate_errors(mean_square: float, shape: tuple[int, ...], seed: str) -> F
 
 
 def normal_errors(seed: str, rows: int, cells: int) -> Floats:
-    """Return independent errors of variance 1, of sums of many others."""
+    """Return independent errors of variance 1, distributed like sums of many errors."""
     errors: Floats = generator(int.from_bytes(seed.encode(), "big")).normal(size=(rows, cells))
     return errors

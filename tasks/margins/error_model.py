@@ -1,4 +1,4 @@
-"""How far each measured level lies from the truth, and how that is known.
+"""The error of each measured level, and how it is known.
 
 ``exact``: the mechanism adds noise of a known variance to every cell, and nothing else. Where non-negativity
 comes after it, its margins are ``simulated`` (:mod:`tabularium.tasks.margins.margins`).
@@ -124,14 +124,14 @@ class LevelError:
     variance
         Mean squared error per cell, one number or one per cell (nodes, cells); where it is unknown, that of
         noise at the level's whole loss, which serves as a weight only.
-    each
+    per_cell
         Mean squared errors by class of released size, one per cell, flat; for margins only: weights that
         depend on what was released would favour what noise made small.
     """
 
     method: Method
     variance: float | NDArray[np.float64]
-    each: NDArray[np.float64] | None = None
+    per_cell: NDArray[np.float64] | None = None
 
     @property
     def mean(self) -> float:
@@ -140,7 +140,7 @@ class LevelError:
 
 
 def level_error(part: Finished) -> LevelError:
-    """Return what is known of the error of one measured level."""
+    """Return the error of one measured level."""
     release = part.release
     if release.variances is not None:
         spread = np.asarray(release.variances, np.float64)
@@ -159,24 +159,24 @@ def level_error(part: Finished) -> LevelError:
     slack = float(release.diagnostics.get("risk_standard_error", 0.0))
     risk = max(float(estimate) + slack, least / cells)
     apart = release.diagnostics.get("risk_by_level")
-    each = _by_level(apart, release.values, risk) if apart else _by_residuals(part, float(estimate), risk)
-    return LevelError("risk", risk, each)
+    per_cell = _by_level(apart, release.values, risk) if apart else _by_residuals(part, float(estimate), risk)
+    return LevelError("risk", risk, per_cell)
 
 
 def _by_level(apart: list[dict[str, float]], released: NDArray[Any], risk: float) -> NDArray[np.float64]:
-    """Return mean squared errors by released size, as the mechanism itself estimates them; never below.
+    """Return mean squared errors by released size, as the mechanism estimates them, and no smaller.
 
     ``apart``: ``tabularium.mechanisms.histograms.denoise.tables.errors_by_level``.
     """
-    each = np.full(released.size, risk)
-    for place, part in enumerate(apart):
-        of = released.reshape(-1) >= part["above"] if place else slice(None)  # below zero there are some too
-        each[of] = max(risk, part["risk"] + part["standard_error"])
-    return each
+    per_cell = np.full(released.size, risk)
+    for index, part in enumerate(apart):
+        of = released.reshape(-1) >= part["above"] if index else slice(None)  # below zero there are some too
+        per_cell[of] = max(risk, part["risk"] + part["standard_error"])
+    return per_cell
 
 
 def _by_residuals(part: Finished, estimate: float, risk: float) -> NDArray[np.float64] | None:
-    """Return mean squared errors by class of released size, where noisy cells tell them apart; never below.
+    """Return mean squared errors by class of released size, where noisy cells show them, and no smaller.
 
     With noise of variance V, a residual Y - r has a mean square of (risk) + V - 2c, c the covariance of noise
     and release. Over all cells that gives c, and in each class, as if c were the same there, a risk. Where
@@ -190,15 +190,15 @@ def _by_residuals(part: Finished, estimate: float, risk: float) -> NDArray[np.fl
     square = (noisy.values.reshape(-1) - np.asarray(part.release.values, float).reshape(-1)) ** 2
     sizes = np.bincount(of)
     mean = np.bincount(of, square) / sizes
-    # Where all squares of a class are alike, rounding may leave a variance just below zero.
+    # Where all squares of a class are equal, rounding may leave a variance just below zero.
     chance = np.sqrt(np.maximum(np.bincount(of, square**2) / sizes - mean**2, 0.0) / sizes)
-    own = mean - chance - square.mean() + estimate
-    found: NDArray[np.float64] = np.maximum(own, risk)[of]
-    return found
+    excess = mean - chance - square.mean() + estimate
+    risks: NDArray[np.float64] = np.maximum(excess, risk)[of]
+    return risks
 
 
 def _measured(part: Finished, least: float) -> LevelError:
-    """Return what the measured sums of errors say, class by class of released size."""
+    """Return the errors from measured sums, class by class of released size."""
     assert part.error is not None  # noqa: S101 - the caller has looked
     totals, event, scale = part.error.totals, part.error.event, float(part.error.event.scale)
     of = error_classes(part.release.values)
@@ -215,7 +215,7 @@ def _measured(part: Finished, least: float) -> LevelError:
 
 
 def noise_variance(transcript: tuple[Event, ...]) -> float:
-    """Return about the least noise variance in a transcript: of its additive draws, 1 if there are none."""
+    """Return about the least noise variance of a transcript's additive draws; 1 if there are none."""
     additive = [event for event in transcript if event.primitive not in CHOOSING]
     spreads = [
         float(event.scale_squared * event.width**2) * (2 if "laplace" in event.primitive else 1)
@@ -229,12 +229,10 @@ _NO_VARIANCE = 1e-300
 
 
 def margin_base(layout: Layout, parts: dict[str, tuple[NDArray[Any], LevelError]]) -> Estimate:
-    """Return the numbers that margins of non-linear measurements are about, and their mean squared errors.
+    """Return the numbers around which margins of non-linear measurements are, and their mean squared errors.
 
     Parameters
     ----------
-    layout
-        The table.
     parts
         Level -> (released values in the layout of counting, error).
 
@@ -247,15 +245,15 @@ def margin_base(layout: Layout, parts: dict[str, tuple[NDArray[Any], LevelError]
         weighted mean of theirs, and a node that was not measured at most the sum of its children's.
     """
     values = np.zeros((layout.nodes, layout.cells))
-    differ = any(known.each is not None for _, known in parts.values())
+    differ = any(known.per_cell is not None for _, known in parts.values())
     error = np.zeros((layout.nodes, layout.cells if differ else 1))
     weight = np.zeros((layout.nodes, 1))
     for level, (released, known) in parts.items():
         nodes = layout.cuts[level]
         fresh = np.asarray(released, float).reshape(len(nodes), layout.cells)
         root: Any = np.inf if known.method == "unknown" else np.sqrt(known.mean)
-        if known.each is not None:
-            root = np.sqrt(known.each.reshape(fresh.shape))
+        if known.per_cell is not None:
+            root = np.sqrt(known.per_cell.reshape(fresh.shape))
         precision = 1 / max(known.mean, _NO_VARIANCE)
         share = precision / (weight[nodes] + precision)
         values[nodes] += share * (fresh - values[nodes])

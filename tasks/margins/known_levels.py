@@ -1,10 +1,10 @@
-"""What is known of each measured level of a table: its numbers, and how far they lie from the truth.
+"""The measured levels of a table: their numbers and their errors.
 
-Of a table that is drawn towards an earlier release, or towards the level above, the finest measured level is
+In a table that is drawn towards an earlier release, or towards the level above, the finest measured level is
 not what was measured, but what came of drawing it (``prior_shrinkage``); the levels
 above it are left as they are, and settle sums.
 
-*Why the finest alone.* What is believed of sums follows from the finest cells and from the measurements of
+*Why only the finest.* What is believed of sums follows from the finest cells and from the measurements of
 sums; to draw sums towards the prior as well would count the same belief twice.
 
 *How much the drawn cells say of sums.* Errors of drawn cells are no independent noise: where a whole region
@@ -73,7 +73,7 @@ class KnownLevels:
 
 
 def known_levels(loaded: Loaded, layout: Layout, parts: Mapping[str, Finished]) -> KnownLevels:
-    """Return what is known of the levels of a table, drawn if the spec says so.
+    """Return the levels of a table, drawn if the spec says so.
 
     Parameters
     ----------
@@ -103,15 +103,15 @@ def known_levels(loaded: Loaded, layout: Layout, parts: Mapping[str, Finished]) 
     mean = {finest: float(drawn.variances.mean())}
     if prior is None:
         known[finest] = values, LevelError("above", worth, reach.reshape(-1))
-        return KnownLevels(known, above=_told_of_above(layout, drawn), mean_squares=mean)
+        return KnownLevels(known, above=_describe_above(layout, drawn), mean_squares=mean)
     known[finest] = values, LevelError("prior", worth, reach.reshape(-1))
-    return KnownLevels(known, prior=_told(prior, drawn), mean_squares=mean)
+    return KnownLevels(known, prior=_describe_prior(prior, drawn), mean_squares=mean)
 
 
 def _variance_in_sums(
     layout: Layout, known: Known, values: NDArray[np.float64], spread: NDArray[np.float64]
 ) -> float | NDArray[np.float64]:
-    """Return the variance by which drawn cells count in sums: one for all, or each in the shape of the level.
+    """Return the variance of drawn cells in sums: one for all, or one each in the shape of the level.
 
     Parameters
     ----------
@@ -131,13 +131,13 @@ def _variance_in_sums(
     of = expected > 0
     square = (np.asarray(noisy, np.float64).reshape(sums.shape) - sums)[of] ** 2
     chance = square.std() / np.sqrt(len(square))
-    found = float(square.mean() + chance - error.mean) / float(expected[of].mean())
+    share = float(square.mean() + chance - error.mean) / float(expected[of].mean())
     most = known[finest][1].mean / float(spread[spread > 0].mean())
-    return min(max(1.0, found), max(1.0, most)) * spread
+    return min(max(1.0, share), max(1.0, most)) * spread
 
 
 def as_measured(parts: Mapping[str, Finished]) -> Known:
-    """Return what is known of levels as they were measured."""
+    """Return the levels as they were measured."""
     return {level: (part.release.values, level_error(part)) for level, part in parts.items()}
 
 
@@ -164,7 +164,7 @@ def _drawn(
 def _expected_by_above(
     layout: Layout, parts: Mapping[str, Finished], confidence: float
 ) -> NDArray[np.float64]:
-    """Return what the finest level is expected to hold after the levels above, (nodes, cells).
+    """Return the finest level expected from the levels above, (nodes, cells).
 
     From the top down each level is drawn towards the one above it, so that of the last but one, which says
     how the finest nodes are made up, as much noise is gone as may be. A leaf that stands above a level is
@@ -187,26 +187,26 @@ def _expected_by_above(
 
 
 def _noisy(layout: Layout, level: str, parts: Mapping[str, Finished]) -> NDArray[np.float64]:
-    """Return the noisy counts of a level, (nodes, cells), not a number where nothing can be."""
+    """Return the noisy counts of a level, (nodes, cells), NaN in impossible cells."""
     values = np.asarray(parts[level].release.values, np.float64).reshape(layout.shape(level))
     return np.where(_there(layout, level), values, np.nan).reshape(-1, layout.cells)
 
 
 def _there(layout: Layout, level: str) -> NDArray[np.bool_]:
-    """Return which cells of a level can hold anything, in its shape."""
+    """Return the mask of possible cells of a level, in its shape."""
     possible = layout.possible(level)
     return np.ones(layout.shape(level), bool) if possible is None else possible
 
 
 def below(layout: Layout, level: str) -> NDArray[np.bool_]:
-    """Return which nodes of a level lie below those of the measured level above it, (nodes,)."""
+    """Return the mask of nodes of a level below those of the measured level above it, (nodes,)."""
     levels = list(layout.cuts)
     upper = levels[levels.index(level) - 1]
     return np.isin(layout.cuts[level], layout.cuts[upper], invert=True)
 
 
-def _told(prior: PriorTable, drawn: Shrunk) -> dict[str, Any]:
-    """Return what the certificate says of it; four digits, as more would be more than an estimate knows."""
+def _describe_prior(prior: PriorTable, drawn: Shrunk) -> dict[str, Any]:
+    """Return the certificate's entry, with four digits, which is all that an estimate knows."""
     return {
         "release": prior.release,
         "certificate": prior.certificate,
@@ -218,10 +218,10 @@ def _told(prior: PriorTable, drawn: Shrunk) -> dict[str, Any]:
     }
 
 
-def _told_of_above(layout: Layout, drawn: Shrunk) -> dict[str, Any]:
+def _describe_above(layout: Layout, drawn: Shrunk) -> dict[str, Any]:
     *_, above, _ = layout.cuts
-    told = [{"difference": apart, "shown": max(0.0, float(f"{shown:.3g}"))} for apart, shown in drawn.shown]
-    return {"level": above, "cells": drawn.cells, "differences": told}
+    levels = [{"difference": apart, "shown": max(0.0, float(f"{shown:.3g}"))} for apart, shown in drawn.shown]
+    return {"level": above, "cells": drawn.cells, "differences": levels}
 
 
 # Numbers of an earlier release are found by the codes of their dimensions: lists may have changed since.
@@ -232,12 +232,10 @@ MOST_COUNTED = 1 << 53
 
 
 def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.float64]:
-    """Return what was published before for the cells of one level of a table.
+    """Return the earlier published numbers of the cells of one level of a table.
 
     Parameters
     ----------
-    prior
-        Where it lies.
     layout, level
         The table, and the level whose cells are wanted.
 
@@ -252,7 +250,7 @@ def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.f
     """
     where = f"release {prior.release}, {prior.file}"
     nodes = layout.cuts[level]
-    found = np.full(len(nodes) * layout.cells, np.nan)
+    numbers = np.full(len(nodes) * layout.cells, np.nan)
     try:
         # Lists may have become shorter since, but not to a part of what they were.
         most = _TIMES * layout.nodes * layout.cells
@@ -263,8 +261,8 @@ def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.f
             if (counts > MOST_COUNTED).any():
                 raise pa.ArrowInvalid("more records than there are")
             known = (at >= 0) & (counts >= 0)
-            found[at[known]] = counts[known]
-            return found.reshape(len(nodes), layout.cells)
+            numbers[at[known]] = counts[known]
+            return numbers.reshape(len(nodes), layout.cells)
     except Unreadable as error:
         raise PublicationError(
             f"it {str(error).removeprefix(prior.file).strip()}",
@@ -281,14 +279,14 @@ def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.f
 
 
 def _rows(prior: PriorTable, layout: Layout, most: int) -> pa.Table:
-    """Read the columns that tell a cell, and its count."""
+    """Read the columns that identify a cell, and its count."""
     names = [*([] if layout.along is None else ["level"]), *layout.table.dimensions]
     return FORMATS[prior.format].read_codes(prior.folder / prior.file, names, "count", most)
 
 
 def _places(rows: pa.Table, layout: Layout, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where the cell of each row lies among those of a level, flat; -1 where it is none of them."""
-    place = np.zeros(rows.num_rows, np.int64)
+    """Return the flat position of each row's cell in a level; -1 where it is not in the level."""
+    index = np.zeros(rows.num_rows, np.int64)
     if layout.along is not None:
         along, column = layout.along, rows[layout.along.name]
         named = {
@@ -297,22 +295,22 @@ def _places(rows: pa.Table, layout: Layout, nodes: NDArray[np.int64]) -> NDArray
         levels, of_level = _coded(rows["level"])
         codes, of_code = _coded(column)
         table = np.array([[named.get((level, code), -1) for code in codes] for level in levels], np.int64)
-        place = table.reshape(len(levels), len(codes))[of_level, of_code]
+        index = table.reshape(len(levels), len(codes))[of_level, of_code]
     for domain in layout.others:
         known = {code: at for at, code in enumerate(domain.codes)}
         codes, of_code = _coded(rows[domain.name])
-        own = np.array([known.get(code, -1) for code in codes], np.int64)[of_code]
-        place = np.where((place >= 0) & (own >= 0), place * domain.size + own, -1)
-    return place
+        known_codes = np.array([known.get(code, -1) for code in codes], np.int64)[of_code]
+        index = np.where((index >= 0) & (known_codes >= 0), index * domain.size + known_codes, -1)
+    return index
 
 
 def _coded(column: pa.ChunkedArray) -> tuple[Sequence[str], NDArray[np.int64]]:
-    """Return the texts of a column, and which of them each row has."""
+    """Return the texts of a column, and the index of each row's text."""
     if column.null_count:
         raise pa.ArrowInvalid("a row without a code")
     if pa.types.is_dictionary(column.type):  # texts in every row may be too long for the memory
         made = column.unify_dictionaries().combine_chunks()
     else:
         made = pa.compute.dictionary_encode(column.cast(pa.string())).combine_chunks()
-    whole = made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
-    return whole.dictionary.to_pylist(), np.asarray(whole.indices).astype(np.int64)
+    joined = made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
+    return joined.dictionary.to_pylist(), np.asarray(joined.indices).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Margins of error of every published cell, and what the certificate says of them.
+"""Margins of error of every published cell, and their description in the certificate.
 
 Where the distribution of the noise is known and nothing but linear steps and rounding came after it, a margin
 is analytic, and says nothing of the number that it stands beside: so it is with all sums of what may be less
@@ -17,7 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.inference import Estimate, Hierarchy
+from tabularium.mechanisms.arrays import strips
+from tabularium.mechanisms.inference import Estimate, Hierarchy, consistency, margins
+from tabularium.mechanisms.inference.margins_of_error.half_widths import widen_to_cover
+from tabularium.mechanisms.inference.margins_of_error.measured_error import bounded_risk
 from tabularium.mechanisms.inference.margins_of_error.simulated_releases import (
     Assumed,
     Made,
@@ -25,23 +28,16 @@ from tabularium.mechanisms.inference.margins_of_error.simulated_releases import 
     replicates,
 )
 from tabularium.mechanisms.inference.margins_of_error.simulation import Simulated, linear_half, simulate
+from tabularium.mechanisms.queries.sources import Measurement, noisy_cells
 from tabularium.tasks.margins.bootstrap import Bootstrap, Known
-from tabularium.tasks.margins.covering import (
-    Covered,
-    cover_exactly,
-    cover_on_average,
-    cover_zeros,
-    whole_half,
-)
 from tabularium.tasks.margins.error_model import LevelError
 from tabularium.tasks.margins.known_levels import known_levels
 from tabularium.tasks.margins.measure_margins import measure_half
-from tabularium.tasks.measure import Parts
-from tabularium.tasks.postprocess.denominators import Nodes, whole_of
-from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
+from tabularium.tasks.measure import Finished, Parts
 from tabularium.tasks.postprocess.postprocessing import VERSION, WHOLE_SIMULATIONS, PostProcessor
-from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.postprocess.table_layout import Layout, Nodes, denominator_of, measured_tree
 from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.workspace import ArrayStore
 from tabularium.validations.release_spec.tables import Table
 
 Floats = NDArray[np.float64]
@@ -58,7 +54,7 @@ CERTAIN = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """Half-widths of one table, (nodes, cells), infinite where unknown; and what the certificate says."""
+    """Half-widths of one table, (nodes, cells), infinite where unknown; and their description."""
 
     half: Floats
     about: dict[str, Any]
@@ -67,7 +63,7 @@ class Margins:
 def of_known(
     run: Run, made: dict[str, Margins], consistent: Mapping[str, Estimate], note: Mapping[str, Any]
 ) -> dict[str, Margins]:
-    """Give numbers that are publicly known no margin, and say where variances are estimates themselves.
+    """Remove the margins of publicly known numbers, and note where variances are estimates.
 
     Those are what invariants settle, and cells that nobody can be in.
 
@@ -80,29 +76,29 @@ def of_known(
     if not run.loaded.spec.postprocessing.consistency:
         return made
     notes = dict.fromkeys(made, note)
-    for names, own in note.get("measures", {}).items():
-        notes |= dict.fromkeys(names.split(", "), own)
-    found = {}
+    for names, margins_of_table in note.get("measures", {}).items():
+        notes |= dict.fromkeys(names.split(", "), margins_of_table)
+    margins_known = {}
     apart = {table.name for table in run.loaded.spec.arrays if table.measured and not table.measured.adds_up}
-    for name, each in made.items():
-        half, rough = each.half, notes[name].get("variances") == "estimated"
+    for name, margin in made.items():
+        half, rough = margin.half, notes[name].get("variances") == "estimated"
         if run.loaded.known and name not in apart and half.shape == consistent[name].values.shape:
             half = np.where(settled(consistent[name]), 0.0, half)
-        about = {**each.about["margins"], "variances": "estimated"} if rough else each.about["margins"]
-        found[name] = Margins(half, {**each.about, "margins": about})
-    return found
+        about = {**margin.about["margins"], "variances": "estimated"} if rough else margin.about["margins"]
+        margins_known[name] = Margins(half, {**margin.about, "margins": about})
+    return margins_known
 
 
 def settled(estimate: Estimate, nodes: Nodes = slice(None)) -> NDArray[np.bool_]:
-    """Return which numbers at some nodes, (nodes, cells), have no variance: those that invariants settle."""
+    """Return the mask of numbers at nodes, (nodes, cells), without variance: invariants determine them."""
     spread = np.broadcast_to(estimate.variances, estimate.values.shape)
-    found: NDArray[np.bool_] = spread[nodes] <= CERTAIN * estimate.variances.max()
-    return found
+    settled_cells: NDArray[np.bool_] = spread[nodes] <= CERTAIN * estimate.variances.max()
+    return settled_cells
 
 
 def _of_impossible(run: Run, made: Mapping[str, Margins]) -> dict[str, Margins]:
-    """Return the margins of tables with impossible cells: 0 there, none where there is nothing to say."""
-    found = {}
+    """Return the margins of tables with impossible cells: 0 there, none where a margin is unknown."""
+    masks = {}
     for table in run.loaded.spec.arrays:
         impossible = run.loaded.impossible_in(table)
         if impossible is not None:
@@ -111,8 +107,8 @@ def _of_impossible(run: Run, made: Mapping[str, Margins]) -> dict[str, Margins]:
                 half.ndim > impossible.ndim
             ):  # means, quantiles or rates of nobody: all that is read off the array
                 impossible, nothing = impossible.reshape(*half.shape[:2], -1)[..., :1], np.nan
-            found[table.name] = Margins(np.where(impossible, nothing, half), made[table.name].about)
-    return found
+            masks[table.name] = Margins(np.where(impossible, nothing, half), made[table.name].about)
+    return masks
 
 
 def margins_of(
@@ -141,10 +137,10 @@ def margins_of(
     """
     spec = run.loaded.spec
     post = run.post
-    found = {
+    levels = {
         name: known_levels(run.loaded, layout, parts[name]) for name, layout in post.agreement.layouts.items()
     }
-    known: Known = {name: each.errors for name, each in found.items()}
+    known: Known = {name: level.errors for name, level in levels.items()}
     exact = [n for n, levels in known.items() if all(e.method == "exact" for e in levels.values())]
     made: dict[str, Margins] = {}
     covered: dict[str, Covered] = {}
@@ -152,7 +148,9 @@ def margins_of(
         name, layout, about = table.name, run.layouts[table.name], _about(table, known[table.name])
         if table.measured is not None and table.measured.margin_method is not None:
             level = float(spec.publication.confidence)
-            shown, known_of = (whole_of(run.loaded, layout, each) for each in (published, base))
+            shown, known_of = (
+                denominator_of(run.loaded, layout, estimates) for estimates in (published, base)
+            )
             over = None if shown is None or known_of is None else (shown.values, known_of)
             half, shown_at = measure_half(layout, published[name].values, base[name], level, over)
             about["margins"]["method"] = table.measured.margin_method
@@ -165,13 +163,13 @@ def margins_of(
             half = np.empty(0) if layout.adds_up else covered[name].all()
         else:
             half = cover_on_average(run, layout, parts[name], published[name], base[name], about)
-        told = {"prior": found[name].prior, "above": found[name].above}
-        if any(told.values()):
-            about |= {key: each for key, each in told.items() if each}
-            about["margins"]["mean_squared_error"] |= found[name].mean_squares
+        notes = {"prior": levels[name].prior, "above": levels[name].above}
+        if any(notes.values()):
+            about |= {key: value for key, value in notes.items() if value}
+            about["margins"]["mean_squared_error"] |= levels[name].mean_squares
         made[name] = Margins(half, about)
     if not exact or not spec.postprocessing.consistency:
-        made |= {name: Margins(each.all(), made[name].about) for name, each in covered.items()}
+        made |= {name: Margins(cover.all(), made[name].about) for name, cover in covered.items()}
         return _of_zeros(post, made, published, covered)
     # Margins of means, quantiles and rates, and of what does not add up, are not simulated, and no other
     # number depends on theirs.
@@ -185,7 +183,7 @@ def margins_of(
         wanted = {name: base[name] for name in exact if name in names}
         if wanted:
             truth = {name: published[name] for name in names}
-            values = {name: each.values for name, each in truth.items()}
+            values = {name: estimate.values for name, estimate in truth.items()}
             sampling = version > WHOLE_SIMULATIONS
             bootstrap = Bootstrap(run, post, release_id, values, known, sampling=sampling)
             if clipped:
@@ -201,11 +199,11 @@ def _of_zeros(
     published: Mapping[str, Estimate],
     covered: Mapping[str, Covered],
 ) -> dict[str, Margins]:
-    """Give what non-negativity left at zero the margin of what was measured there."""
-    for name, each in made.items():
-        if post.clips(name) and each.half.shape == published[name].values.shape:
+    """Give numbers that non-negativity left at zero the margin of their measurement."""
+    for name, margin in made.items():
+        if post.clips(name) and margin.half.shape == published[name].values.shape:
             impossible = post.agreement.layouts[name].impossible
-            cover_zeros(each.half, published[name].values, covered.get(name), impossible)
+            cover_zeros(margin.half, published[name].values, covered.get(name), impossible)
     return made
 
 
@@ -221,9 +219,9 @@ def _linear(
 
     Also where they were made whole since, as the simulated ones are.
     """
-    whole = run.loaded.spec.postprocessing.rounding
+    rounded = run.loaded.spec.postprocessing.rounding
     releases = [bootstrap.release(number) for number in range(_runs(bootstrap, truth).total)]
-    found = {}
+    margins_made = {}
     for table in run.loaded.spec.arrays:
         if table.name in base:
             name, layout = table.name, run.layouts[table.name]
@@ -231,14 +229,14 @@ def _linear(
                 Hierarchy(layout.parents),
                 base[name].variances,
                 truth[name].values.shape,
-                [_errors(each[name], truth[name]) for each in releases],
+                [_errors(release[name], truth[name]) for release in releases],
                 level=float(run.loaded.spec.publication.confidence),
             )
-            if whole:
+            if rounded:
                 half = whole_half(half, truth[name].values, base[name].values)
             single = _single(layout, made[name].about["noise_variance"], base[name].variances, half.shape)
-            found[name] = Margins(np.where(single, covered[name].all(), half), made[name].about)
-    return found
+            margins_made[name] = Margins(np.where(single, covered[name].all(), half), made[name].about)
+    return margins_made
 
 
 def _errors(made: Made, truth: Estimate) -> Made:
@@ -247,8 +245,8 @@ def _errors(made: Made, truth: Estimate) -> Made:
 
 
 def _runs(bootstrap: Bootstrap, truth: Mapping[str, Estimate]) -> Runs:
-    """Return how many releases are simulated."""
-    cells = sum(each.values.size for each in truth.values())
+    """Return the number of simulated releases."""
+    cells = sum(estimate.values.size for estimate in truth.values())
     if bootstrap.sampled:
         return Runs(LEAST, MOST, PRECISION)
     return Runs.of(min(replicates(cells), FEW) if bootstrap.few else replicates(cells))
@@ -257,7 +255,7 @@ def _runs(bootstrap: Bootstrap, truth: Mapping[str, Estimate]) -> Runs:
 def _single(
     layout: Layout, noise: dict[str, float], variances: Floats, shape: tuple[int, ...]
 ) -> NDArray[np.bool_]:
-    """Tell which estimates have the variance of a single measurement."""
+    """Return the mask of estimates with the variance of a single measurement."""
     alone = np.zeros(shape, bool)
     for level, nodes in layout.cuts.items():
         alone[nodes] = np.isclose(variances[nodes], noise[level], rtol=1e-9, atol=0.0)
@@ -273,10 +271,13 @@ def _simulated(
     covered: dict[str, Covered],
     arrays: ArrayStore | None,
 ) -> dict[str, Margins]:
-    """Return simulated margins of the tables whose noise has a known distribution; all others take part."""
+    """Return simulated margins of the tables with noise of known distribution; all tables are simulated."""
     layouts = run.layouts
     simulated = simulate(
-        {name: _assumed(layouts[name], truth[name].values, each.variances) for name, each in base.items()},
+        {
+            name: _assumed(layouts[name], truth[name].values, estimate.variances)
+            for name, estimate in base.items()
+        },
         bootstrap.release,
         {name: covered[name] for name in base},
         level=float(run.loaded.spec.publication.confidence),
@@ -285,10 +286,10 @@ def _simulated(
         room=None if arrays is None else arrays.of,
     )
     margins = {}
-    for name, found in simulated.items():
+    for name, simulation in simulated.items():
         noise = made[name].about["noise_variance"]
-        about = {"method": "simulated", "mean_squared_error": noise, **_described(layouts[name], found)}
-        margins[name] = Margins(found.half, {**made[name].about, "margins": about})
+        about = {"method": "simulated", "mean_squared_error": noise, **_described(layouts[name], simulation)}
+        margins[name] = Margins(simulation.half, {**made[name].about, "margins": about})
     return margins
 
 
@@ -298,7 +299,7 @@ def _assumed(layout: Layout, truth: Floats, variances: Floats) -> Assumed:
 
 
 def _about(table: Table, errors: dict[str, LevelError]) -> dict[str, Any]:
-    """Return what the certificate says of the accuracy of a table's measured levels."""
+    """Return the certificate's entries on the accuracy of a table's measured levels."""
     methods = {error.method for error in errors.values()}
     means = {level: error.mean for level, error in errors.items()}
     if methods == {"exact"}:
@@ -313,7 +314,7 @@ def _about(table: Table, errors: dict[str, LevelError]) -> dict[str, Any]:
 
 
 def _described(layout: Layout, made: Simulated) -> dict[str, Any]:
-    """Return what a simulation found, as the certificate has it."""
+    """Return the result of a simulation, as the certificate has it."""
     held, width, error = made.tally.overall()
     return {
         "simulated_releases": {"for_margins": made.replicates[0], "for_checking": made.replicates[1]},
@@ -343,10 +344,199 @@ def _described(layout: Layout, made: Simulated) -> dict[str, Any]:
 
 
 def _sampled(made: Simulated) -> dict[str, float]:
-    """Return how large a part of the cells a simulated release had, and how well shares are known by that."""
+    """Return the part of cells in a simulated release, and the accuracy of shares that follows."""
     return {"part_of_cells": _short(made.part), "standard_error": _short(made.precision)}
 
 
 def _short(number: float) -> float:
-    """Return four digits: more would be more than a simulation knows."""
+    """Return a number with four digits, which is all that a simulation knows."""
     return float(f"{number:.4g}")
+
+
+# Intervals of measurements, widened to cover what is published. Wherever post-processing moved a number, an
+# interval around it that contains the interval of the measurement holds at least as often
+# (:func:`tabularium.mechanisms.inference.margins_of_error.half_widths.widen_to_cover`).
+
+
+SHADE = 1e-5
+"""Part of a step that rounding up does not count: noise of a variance of ``NOTHING`` needs no margin."""
+
+
+def cover_exactly(
+    run: Run,
+    layout: Layout,
+    parts: dict[str, Finished],
+    published: Estimate,
+    base: Estimate,
+    *,
+    clipped: bool,
+) -> Covered:
+    """Return half-widths that contain the full intervals of linear estimates of known variance.
+
+    ``clipped``: non-negativity has moved the estimates since.
+    """
+    confidence, rounded = (
+        float(run.loaded.spec.publication.confidence),
+        run.loaded.spec.postprocessing.rounding,
+    )
+    half = linear_margins(layout, parts, base, confidence)
+    return Covered(published.values, base.values, half, clipped, rounded)
+
+
+@dataclass(frozen=True, eq=False)
+class Covered:
+    """Half-widths that contain full intervals, computed for the requested rows.
+
+    Attributes
+    ----------
+    published, linear, half
+        (nodes, cells) what is published, the linear estimates of it, and half-widths of their intervals.
+    clipped, whole
+        What has moved the estimates since: non-negativity, rounding.
+    """
+
+    published: Floats
+    linear: Floats
+    half: Floats
+    clipped: bool
+    whole: bool
+
+    def __getitem__(self, nodes: Any) -> Floats:
+        """Return the half-widths of some nodes, (some, cells)."""
+        at, around, half = self.published[nodes], self.linear[nodes], self.half[nodes]
+        if self.clipped:
+            return widen_to_cover(at, around, half, whole=self.whole)
+        return whole_half(half, at, around) if self.whole else half
+
+    def all(self) -> Floats:
+        """Return the half-widths of all nodes."""
+        half: Floats = np.empty(self.published.shape)
+        for rows in strips(len(half), half.shape[1]):
+            half[rows] = self[rows]
+        return half
+
+
+def cover_zeros(
+    half: Floats, published: Floats, covered: Covered | None, impossible: NDArray[np.bool_] | None
+) -> None:
+    """Widen half-widths of published zeros, in place, to contain their measurements, and at least 1.
+
+    Those of like cells say how often a zero is right, and nothing of this one: where most cells are empty
+    they would be 0.
+
+    Parameters
+    ----------
+    half, published
+        (nodes, cells).
+    covered
+        Half-widths that hold whole intervals, where they are not held already.
+    impossible
+        Which cells nobody can be in, and that are 0 without having been measured.
+    """
+    for rows in strips(*half.shape):
+        zero = published[rows] == 0
+        if impossible is not None:
+            zero &= ~impossible[rows]
+        if zero.any():
+            least = 1.0 if covered is None else np.maximum(covered[rows], 1.0)
+            half[rows] = np.where(zero, np.maximum(half[rows], least), half[rows])
+
+
+def whole_half(half: Floats, published: Floats, base: Floats) -> Floats:
+    """Return half-widths around numbers that only rounding has moved, valid whenever the given ones are.
+
+    With T whole and |base - T| <= h, |published - T| is a whole number below h + 1 where rounding moved
+    by less than 1, as it does in one table: at most h rounded up, whatever the number. Where several tables
+    had to agree and it moved further, the way is added.
+    """
+    moved = np.abs(published - base)
+    reach: Floats = np.maximum(np.ceil(half - SHADE), np.floor(half + moved + SHADE) * (moved >= 1))
+    return reach
+
+
+def cover_on_average(
+    run: Run,
+    layout: Layout,
+    parts: dict[str, Finished],
+    published: Estimate,
+    base: Estimate,
+    about: dict[str, Any],
+) -> Floats:
+    """Return half-widths that contain intervals with average coverage over the cells.
+
+    A mechanism that measures every cell before it merges them leaves another interval: that of least squares
+    over its noisy cells alone, which is valid for each cell. Level by level the narrower one is taken, on
+    average; small levels have too few cells for their errors to be measured well.
+    """
+    confidence, rounded = (
+        float(run.loaded.spec.publication.confidence),
+        run.loaded.spec.postprocessing.rounding,
+    )
+    covered = widen_to_cover(published.values, base.values, margins(base.variances, confidence))
+    if rounded:
+        # To the nearest, not up: the interval holds on average over the cells, and so does rounding.
+        covered = np.where(np.isfinite(covered), np.floor(covered + 0.5), covered)
+    noisy = _noisy_cells(layout, parts)
+    if noisy is None or not run.loaded.spec.postprocessing.consistency or np.isinf(covered).any():
+        return covered
+    linear = consistency(Hierarchy(layout.parents), noisy.values, noisy.variances)
+    half = linear_margins(layout, parts, linear, confidence)
+    other = widen_to_cover(published.values, linear.values, half, whole=rounded)
+    depth = np.zeros(layout.nodes, int) if layout.along is None else layout.along.depth[: layout.nodes]
+    doubts = {int(depth[layout.cuts[level][0]]): _doubt(part, confidence) for level, part in parts.items()}
+    narrower = [
+        d
+        for d in range(int(depth.max()) + 1)
+        if other[depth == d].mean() < max(covered[depth == d].mean(), doubts.get(d, 0.0))
+    ]
+    about["margins"]["from_noisy_cells"] = (
+        [layout.along.levels[d] for d in narrower] if layout.along is not None else bool(narrower)
+    )
+    chosen: Floats = np.where(np.isin(depth, narrower)[:, None], other, covered)
+    return chosen
+
+
+def _doubt(part: Finished, confidence: float) -> float:
+    """Return the margin that the measurement of an error would give for its noise only.
+
+    To compare what came of it with other margins would otherwise prefer it whenever noise made it small.
+    """
+    if part.error is None:
+        return 0.0
+    event = part.error.event
+    cells = part.release.values.size // len(part.error.totals)
+    risk = bounded_risk(0, cells, float(event.scale), event.definition)
+    return float(margins(risk, confidence))
+
+
+def _noisy_cells(layout: Layout, parts: dict[str, Finished]) -> Estimate | None:
+    """Return the first measurements of every cell on the table's tree, or None if a level has none."""
+    noisy = {level: _noisy(layout, level, part) for level, part in parts.items()}
+    known = {
+        level: (measurement.values, measurement.variance)
+        for level, measurement in noisy.items()
+        if measurement is not None
+    }
+    return measured_tree(layout, known) if len(known) == len(noisy) else None
+
+
+def _noisy(layout: Layout, level: str, part: Finished) -> Measurement | None:
+    shape = tuple(domain.size for domain in layout.others)
+    return noisy_cells(part.measured, layout.cuts[level], shape, layout.measured_at(level))
+
+
+def linear_margins(
+    layout: Layout, parts: dict[str, Finished], estimate: Estimate, confidence: float
+) -> Floats:
+    """Return half-widths of linear estimates; those of single measurements are exact."""
+    half = np.array(margins(estimate.variances, confidence))
+    for level, part in parts.items():
+        noisy, nodes = _noisy(layout, level, part), layout.cuts[level]
+        if noisy is not None:
+            if not layout.adds_up:  # of two measurements of one node the better one stands
+                alone = np.isclose(estimate.variances[nodes].max(axis=1), np.max(noisy.variance), rtol=1e-9)
+                nodes = nodes[alone]
+            sigma = None if noisy.scale is not None else float(part.measured.transcript[0].scale)
+            half[nodes] = margins(estimate.variances[nodes], confidence, scale=noisy.scale, sigma=sigma)
+    spread: Floats = np.broadcast_to(half, estimate.values.shape)
+    return spread

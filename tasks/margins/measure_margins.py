@@ -1,4 +1,4 @@
-"""What is published of a measure, and the margins of those that are not simulated.
+"""Published numbers of measures, and the margins of measures that are not simulated.
 
 They are made of numbers that were measured, made to agree and finished like counts. Each kind of measure says
 how its number and its interval follow from those of a cell; the intervals are those of
@@ -21,26 +21,28 @@ from tabularium.validations.release_spec.measures.measure import PART, Measure, 
 from tabularium.validations.release_spec.tables import Table, array_of
 
 
-def measure_values(layout: Layout, measure: Measure, values: Floats, whole: Floats | None = None) -> Floats:
-    """Return what is published of a measure, in the unit of its column.
+def measure_values(
+    layout: Layout, measure: Measure, values: Floats, denominator: Floats | None = None
+) -> Floats:
+    """Return the published numbers of a measure, in the unit of its column.
 
     Parameters
     ----------
     values
         (nodes, numbers) finished numbers of its array, in steps.
-    whole
+    denominator
         (nodes, cells) what a rate is over, where it is not over its own records.
 
     Returns
     -------
     (nodes, cells of its table); not a number where there is nothing to take a mean, quantile or rate of.
     """
-    return measure.estimate(_numbers(layout, measure, values, whole))
+    return measure.estimate(_numbers(layout, measure, values, denominator))
 
 
-def _numbers(layout: Layout, measure: Measure, values: Floats, whole: Floats | None = None) -> Numbers:
-    bottom, span = (by_group(layout, each) for each in (measure.bottoms, measure.spans))
-    return Numbers(_by_cell(measure, values), bottom, span, whole)
+def _numbers(layout: Layout, measure: Measure, values: Floats, denominator: Floats | None = None) -> Numbers:
+    bottom, span = (by_group(layout, numbers) for numbers in (measure.bottoms, measure.spans))
+    return Numbers(_by_cell(measure, values), bottom, span, denominator)
 
 
 def _by_cell(measure: Measure, values: Floats) -> Floats:
@@ -52,12 +54,12 @@ def _by_cell(measure: Measure, values: Floats) -> Floats:
 def by_group(layout: Layout, numbers: Sequence[float]) -> Floats:
     """Return the number of each cell of a measure's table, (cells,), by its group; (1,) without groups."""
     assert layout.table.measured is not None  # noqa: S101 - the caller has looked
-    by, own = layout.table.measured.by, np.array(numbers, np.float64)
+    by, numbers_of_groups = layout.table.measured.by, np.array(numbers, np.float64)
     if by is None or len(numbers) == 1:
-        return own[:1]
+        return numbers_of_groups[:1]
     cells = [domain for domain in layout.others if domain.name != PART]
     shape = [domain.size if domain.name == by else 1 for domain in cells]
-    return np.broadcast_to(own.reshape(shape), [domain.size for domain in cells]).reshape(-1)
+    return np.broadcast_to(numbers_of_groups.reshape(shape), [domain.size for domain in cells]).reshape(-1)
 
 
 def measure_numbers(
@@ -67,9 +69,9 @@ def measure_numbers(
     half: Mapping[str, Floats],
     *,
     whole: bool,
-    wholes: Mapping[str, Floats] | None = None,
+    denominators: Mapping[str, Floats] | None = None,
 ) -> dict[str, tuple[Floats, Floats]]:
-    """Return what is published of the measures of a table: name -> numbers and half-widths.
+    """Return the published measures of a table: name -> numbers and half-widths.
 
     They have two decimals more than the step of their grid; margins are rounded up, and reach no farther than
     the bounds. Sums of numbers that were not made whole stand as they are. Quantiles of one cell rise with
@@ -83,13 +85,13 @@ def measure_numbers(
         sum in steps, else of what is published.
     whole
         Numbers have been made whole.
-    wholes
-        Measure -> what it is over (:func:`tabularium.tasks.postprocess.denominators.whole_of`).
+    denominators
+        Measure -> what it is over (:func:`tabularium.tasks.postprocess.table_layout.whole_of`).
     """
-    found = {}
+    shown = {}
     for name, measure in table.measures.items():
         array = array_of(table.measures, table.name, name)
-        numbers = measure_values(layouts[array], measure, values[array], (wholes or {}).get(name))
+        numbers = measure_values(layouts[array], measure, values[array], (denominators or {}).get(name))
         reach = half[array]
         if measure.linear:
             reach = (np.ceil(reach - 1e-9) if whole else reach) * float(measure.grid)
@@ -98,16 +100,16 @@ def measure_numbers(
         else:
             reach = reach[..., list(layouts[array].table.measures).index(name)]
             numbers = np.where(np.isnan(reach), np.nan, numbers)  # it is not shown
-        found[name] = numbers, reach
-    _put_in_order(table.measures, found)
+        shown[name] = numbers, reach
+    _put_in_order(table.measures, shown)
     for name, measure in table.measures.items():
         array = array_of(table.measures, table.name, name)
         if whole or not measure.linear:
-            found[name] = _rounded(*found[name], measure.decimals)
+            shown[name] = _rounded(*shown[name], measure.decimals)
         limits = measure.limits(_numbers(layouts[array], measure, values[array]))
         if limits is not None:
-            found[name] = _within(limits, measure.decimals, *found[name])
-    return found
+            shown[name] = _within(limits, measure.decimals, *shown[name])
+    return shown
 
 
 def _rounded(numbers: Floats, reach: Floats, decimals: int) -> tuple[Floats, Floats]:
@@ -118,24 +120,24 @@ def _rounded(numbers: Floats, reach: Floats, decimals: int) -> tuple[Floats, Flo
 def _within(
     limits: tuple[Floats, Floats], decimals: int, numbers: Floats, reach: Floats
 ) -> tuple[Floats, Floats]:
-    """Return numbers with half-widths that reach no farther than the farther end of what there can be."""
+    """Return numbers with half-widths cut at the farther end of the possible range."""
     least, most = limits
     farther = np.maximum(numbers - least, most - numbers)
     return numbers, np.minimum(reach, np.round(farther, decimals))
 
 
-def _put_in_order(measures: Mapping[str, Measure], found: dict[str, tuple[Floats, Floats]]) -> None:
+def _put_in_order(measures: Mapping[str, Measure], shown: dict[str, tuple[Floats, Floats]]) -> None:
     """Sort chosen quantiles of the same values by their rank, cell by cell, in place."""
-    alike: dict[object, list[str]] = {}
+    related: dict[object, list[str]] = {}
     for name, measure in measures.items():
         if measure.rank is not None and not measure.adds_up:
-            alike.setdefault(measure.counts_alike, []).append(name)
-    for names in alike.values():
+            related.setdefault(measure.counts_alike, []).append(name)
+    for names in related.values():
         names.sort(key=lambda name: measures[name].rank or 0)
-        ordered = np.sort(np.stack([found[name][0] for name in names]), axis=0)
+        ordered = np.sort(np.stack([shown[name][0] for name in names]), axis=0)
         for name, numbers in zip(names, ordered, strict=True):
-            before, reach = found[name]
-            found[name] = numbers, reach + np.abs(numbers - before)
+            before, reach = shown[name]
+            shown[name] = numbers, reach + np.abs(numbers - before)
 
 
 def measure_half(
@@ -145,7 +147,7 @@ def measure_half(
     level: float,
     over: tuple[Floats, Estimate] | None = None,
 ) -> tuple[Floats, list[dict[str, Any]]]:
-    """Return the margins of means, quantiles and rates, and which of these are shown.
+    """Return the margins of means, quantiles and rates, and the mask of shown ones.
 
     Not a number where nothing is shown, and infinite where nothing bounds it. What is shown, and how often
     intervals then hold, is decided for each level of the table by itself
@@ -158,14 +160,14 @@ def measure_half(
     linear
         What consistency made of the measurements, with variances.
     over
-        What a rate is over, likewise: as it is published, and as consistency left it.
+        The denominators of rates, also as they are published and as consistency left them.
 
     Returns
     -------
     (nodes, cells of its table, measures that are read off the array), and for each level what the certificate
     says of what is shown.
     """
-    found: list[Floats] = []
+    halves: list[Floats] = []
     notes: list[dict[str, Any]] = []
     for measure in layout.table.measures.values():
         at = measure_values(layout, measure, published, None if over is None else over[0])
@@ -177,12 +179,12 @@ def measure_half(
             half[nodes] = np.where(shown.there, measure.reach(at[nodes], numbers, shown.level), np.nan)
             if measure.compared(numbers) is not None:
                 notes.append({**name, **shown.as_json()})
-        found.append(half)
-    return np.stack(found, axis=-1), notes
+        halves.append(half)
+    return np.stack(halves, axis=-1), notes
 
 
 def _levels(layout: Layout) -> Iterator[tuple[dict[str, str], Any]]:
-    """Yield the levels of a table with their nodes, of which there is one without a hierarchy."""
+    """Yield the levels of a table with their nodes; one node without a hierarchy."""
     if layout.along is None:
         yield {}, slice(None)
         return
@@ -204,7 +206,7 @@ def _at_nodes(
 
 
 def _shown(layout: Layout, measure: Measure, at: Floats, numbers: Numbers, nodes: Any, level: float) -> Shown:
-    """Return which cells are shown, of those in which there is a number."""
+    """Return the mask of shown cells, among those with a number."""
     there = np.isfinite(at)
     compared = measure.compared(numbers)
     if compared is None:
@@ -216,14 +218,14 @@ def _shown(layout: Layout, measure: Measure, at: Floats, numbers: Numbers, nodes
     return Shown.of(np.where(there, records, -np.inf), variances, possible, level)
 
 
-def told_of(
+def describe_measure(
     layout: Layout,
     measure: Measure,
     values: Floats,
     about: Mapping[str, Any],
-    whole: float | None = None,
+    denominator: float | None = None,
 ) -> dict[str, Any]:
-    """Return what the certificate says of a measure: its bounds, what a record changes, total and margins.
+    """Return the certificate's entry of a measure: bounds, sensitivity, total and margins.
 
     Parameters
     ----------
@@ -233,12 +235,12 @@ def told_of(
         (nodes, numbers) finished numbers of its array.
     about
         What is known of its accuracy.
-    whole
+    denominator
         The total of what a rate is over.
     """
     roots = values[layout.parents < 0].sum(axis=0)
     total = measure.total(
-        _numbers(layout, measure, roots[None], None if whole is None else np.array([[whole]]))
+        _numbers(layout, measure, roots[None], None if denominator is None else np.array([[denominator]]))
     )
     return {
         **measure.declared,

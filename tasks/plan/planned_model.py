@@ -1,4 +1,4 @@
-"""A spec as a problem of planning: every level that may be measured, and what each cell gains from it."""
+"""A spec as a planning problem: every level that may be measured, and its effect on each cell."""
 
 from __future__ import annotations
 
@@ -40,10 +40,6 @@ class PlannedModel:
     ----------
     written
         The spec as it was given.
-    loaded
-        The spec, with these levels.
-    agreement
-        How its tables hang together.
     linear
         Variances after consistency, of the tables and the arrays of their measures.
     curves
@@ -68,7 +64,7 @@ class PlannedModel:
 
     @classmethod
     def of(cls, loaded: Loaded) -> PlannedModel:
-        """Lay a spec out. Of a table whose error depends on the data variances say nothing."""
+        """Return the model of a spec; variances of tables whose error depends on the data are meaningless."""
         together = loaded.spec.postprocessing.consistency
         wide = replace(loaded, spec=_with_all_levels(loaded)) if together else loaded
         agreement = Agreement.of(wide)
@@ -96,27 +92,29 @@ class PlannedModel:
         }
 
     def reading(self, array: str) -> ArrayMargin:
-        """Return how the margins of a table or array follow from its variances."""
+        """Return the margins of a table or array as functions of its variances."""
         spec = self.loaded.spec
         measure = self.agreement.layouts[array].table.measured
         return ArrayMargin(measure, spec.postprocessing.rounding, float(spec.publication.confidence))
 
-    def losses(self, found: Floats) -> Losses:
+    def losses(self, losses: Floats) -> Losses:
         """Return losses by table and level."""
-        return dict(zip(self.linear.measurements, found.tolist(), strict=True))
+        return dict(zip(self.linear.measurements, losses.tolist(), strict=True))
 
-    def variances(self, found: Floats) -> dict[str, Floats]:
+    def variances(self, losses: Floats) -> dict[str, Floats]:
         """Return the variances (nodes, 1) of every table that losses (measurements,) give."""
         precisions = np.array(
-            [curve.precision(np.array([loss]))[0] for curve, loss in zip(self.curves, found, strict=True)]
+            [curve.precision(np.array([loss]))[0] for curve, loss in zip(self.curves, losses, strict=True)]
         )
         spread = self.linear.variances(precisions)
-        return {name: self.linear.by_node(name, each.values)[:, None] for name, each in spread.items()}
+        return {
+            name: self.linear.by_node(name, variances.values)[:, None] for name, variances in spread.items()
+        }
 
 
 @dataclass(frozen=True)
 class Shares:
-    """What a plan gives each table.
+    """The shares of a plan.
 
     Attributes
     ----------
@@ -140,8 +138,8 @@ def with_shares(loaded: Loaded, budget: Fraction, shares: Shares) -> Loaded:
     for table in spec.tables:
         parts = shares.arrays[table.name]
         measures = {
-            name: each.model_copy(update={"share": parts.get(array_name(table.name, name), each.share)})
-            for name, each in table.measures.items()
+            name: measure.model_copy(update={"share": parts.get(array_name(table.name, name), measure.share)})
+            for name, measure in table.measures.items()
         }
         new = {"share": shares.tables[table.name], "levels": shares.levels[table.name], "measures": measures}
         changed.append(table.model_copy(update=new))
@@ -150,20 +148,20 @@ def with_shares(loaded: Loaded, budget: Fraction, shares: Shares) -> Loaded:
 
 
 def without_targets(spec: ReleaseSpec) -> dict[str, Fraction]:
-    """Return the tables of which nothing is wanted, where something is of others, with their shares."""
+    """Return the tables without targets, where others have targets, with their shares."""
     wanted = {target.table for target in spec.targets} or {table.name for table in spec.tables}
     return {table.name: table.share for table in spec.tables if table.name not in wanted}
 
 
 def only_targeted(loaded: Loaded) -> Loaded:
-    """Return a spec with those of its tables of which something is wanted."""
+    """Return a spec with only its tables that have targets."""
     rest = without_targets(loaded.spec)
     tables = tuple(table for table in loaded.spec.tables if table.name not in rest)
     return replace(loaded, spec=loaded.spec.model_copy(update={"tables": tables}))
 
 
 def array_shares(table: Table) -> dict[str, Fraction]:
-    """Return the part of a table's budget that each of its arrays has."""
+    """Return the part of a table's budget for each of its arrays."""
     return {array.name: array.share / table.share for array in split(table)}
 
 
@@ -183,18 +181,18 @@ def _with_all_levels(loaded: Loaded) -> ReleaseSpec:
 
 def _counted_apart(loaded: Loaded) -> set[tuple[str, str]]:
     """Return the arrays and levels of tables with distinct counts: levels left out would be blank."""
-    tables = (t for t in loaded.spec.tables if any(each.identifier for each in t.measures.values()))
+    tables = (t for t in loaded.spec.tables if any(measure.identifier for measure in t.measures.values()))
     return {(array.name, level) for table in tables for array in split(table) for level in table.levels}
 
 
 def _planned(loaded: Loaded) -> dict[str, tuple[str, ...]]:
-    """Return the arrays of each table whose losses are looked for."""
+    """Return the arrays of each table whose losses are planned."""
     wanted = {target.array for target in loaded.spec.targets}
-    found = {}
+    planned = {}
     for table in loaded.spec.tables:
         names = list(array_shares(table))
-        found[table.name] = tuple(name for name in names if name in wanted) or (names[0],)
-    return found
+        planned[table.name] = tuple(name for name in names if name in wanted) or (names[0],)
+    return planned
 
 
 def _ties(
@@ -212,7 +210,7 @@ def _ties(
 
 
 def _sensitivity(array: Table, definition: Definition) -> float:
-    """Return by how much one record changes an array, as the noise of its definition counts that."""
+    """Return the sensitivity of an array to one record, in the norm of the definition's noise."""
     measure = array.measured
     if measure is None:
         return 1.0
@@ -220,7 +218,7 @@ def _sensitivity(array: Table, definition: Definition) -> float:
 
 
 def depends_on_data(table: Table) -> bool:
-    """Whether the error of a table's counts does, so that nothing can be said of it before."""
+    """Whether the error of a table's counts depends on the data, and so cannot be known before."""
     return table.mechanism not in _ADDITIVE or bool(table.parameters)
 
 
@@ -252,24 +250,24 @@ def separate_variances(loaded: Loaded, agreement: Agreement, *, agree: bool) -> 
     agree
         Whether tables and levels are made to.
     """
-    found = []
+    variances = []
     for group in agreement.groups:
-        universes = {name: key_of(each.table, loaded.domains) for name, each in group.layouts.items()}
+        universes = {name: key_of(layout.table, loaded.domains) for name, layout in group.layouts.items()}
         for universe in dict.fromkeys(universes.values()):
-            names = [name for name, own in universes.items() if own == universe]
+            names = [name for name, key in universes.items() if key == universe]
             names += [name for name in group.known if universe is None and _even(group, name)]
-            found.append(LinearVariances([_table(group, name) for name in names], agree=agree))
-    return SeparateVariances(found)
+            variances.append(LinearVariances([_table(group, name) for name in names], agree=agree))
+    return SeparateVariances(variances)
 
 
 def left_out_of_account(loaded: Loaded, agreement: Agreement) -> list[str]:
-    """Return the tables that agree with others, or hold exact zeros, in more than the plan knows of."""
-    found = []
+    """Return the tables with agreement or exact zeros that the plan does not model."""
+    names = []
     for group in agreement.groups:
-        universes = {key_of(each.table, loaded.domains) for each in group.layouts.values()}
+        universes = {key_of(layout.table, loaded.domains) for layout in group.layouts.values()}
         more = len(universes) > 1 or not all(_even(group, name) for name in group.overlap.tables)
-        found += [name for name, each in group.layouts.items() if more or each.impossible is not None]
-    return found
+        names += [name for name, layout in group.layouts.items() if more or layout.impossible is not None]
+    return names
 
 
 def _even(group: ReconciledGroup, name: str) -> bool:
@@ -283,8 +281,8 @@ def _table(group: ReconciledGroup, name: str) -> PlannedTable:
     if name not in group.layouts:
         return PlannedTable(name, frame.flat, frame.along, frame.tree, {})
     layout = group.layouts[name]
-    own = {each.name: each.size for each in layout.others}
-    flat = frame.flat if _even(group, name) else own
+    sizes = {other.name: other.size for other in layout.others}
+    flat = frame.flat if _even(group, name) else sizes
     return PlannedTable(name, flat, frame.along, frame.tree, layout.cuts)
 
 
@@ -296,7 +294,7 @@ def _table(group: ReconciledGroup, name: str) -> PlannedTable:
 
 @dataclass(frozen=True)
 class ArrayMargin:
-    """How margins of an array are read off its variances.
+    """The margins of an array as functions of its variances.
 
     Attributes
     ----------
@@ -314,17 +312,17 @@ class ArrayMargin:
 
     @property
     def step(self) -> float:
-        """The unit of what is published, in which the numbers of the array are whole."""
+        """The published unit, in which the numbers of the array are whole."""
         return 1.0 if self.measure is None else float(self.measure.grid)
 
     @property
     def by_records(self) -> bool:
-        """Whether the margin depends on the size of a cell, as that of a mean or rate."""
+        """Whether the margin depends on the size of a cell, as for a mean or rate."""
         return self.measure is not None and not self.measure.linear
 
     @property
     def foretold(self) -> bool:
-        """Whether its margins follow from variances: not those of medians, or of rates over other numbers."""
+        """Whether its margins follow from variances; those of medians and rates over other numbers do not."""
         return self.measure is None or self.measure.plannable
 
     def largest(self, margin: float) -> float:
@@ -334,13 +332,13 @@ class ArrayMargin:
         return margin
 
     def shown(self, half: float) -> float:
-        """Return a half-width as it is published."""
+        """Return a half-width in the published unit."""
         if self.whole and not self.by_records:
             return math.ceil(half / self.step - 1e-9) * self.step
         return half
 
     def half(self, variance: float, at: float | None = None, value: float | None = None) -> float:
-        """Return the half-width that a variance gives; of a mean or rate of ``at`` records and this value."""
+        """Return the half-width of a variance; for a mean or rate, of ``at`` records and this value."""
         if self.measure is None or self.measure.linear:
             return self.step * quantile(self.level) * math.sqrt(variance)
         assert at is not None  # noqa: S101 - the spec's own check

@@ -35,8 +35,6 @@ from tabularium.mechanisms.planning.smallest_budget import (
     rounded_shares,
     short_above,
 )
-from tabularium.tasks.plan.aims import MarginTarget, aims_of, by_place, even_aims, in_words
-from tabularium.tasks.plan.bounds_like import Counts, bounds_like, counts_like, counts_of_totals, with_bounds
 from tabularium.tasks.plan.finished_plan import MET, Plan, PlannedMargin
 from tabularium.tasks.plan.planned_model import (
     Losses,
@@ -50,6 +48,18 @@ from tabularium.tasks.plan.planned_model import (
     without_targets,
 )
 from tabularium.tasks.plan.rehearsal import factors, proposals, rehearse
+from tabularium.tasks.plan.targets import (
+    Counts,
+    MarginTarget,
+    aims_of,
+    bounds_like,
+    by_place,
+    counts_like,
+    counts_of_totals,
+    even_aims,
+    in_words,
+    with_bounds,
+)
 from tabularium.tasks.postprocess.postprocessing import PostProcessor
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.release_spec.load import Loaded
@@ -81,8 +91,8 @@ def plan(
     loaded
         The spec; its budget, shares and levels are what is looked for, its source is never opened.
     budget
-        Find the best margins for it, in the proportions of the targets, or alike where there are none. Where
-        some tables have no target, targets get what they need of it, and these the rest.
+        Find the best margins for it, in the proportions of the targets, or equal ones where there are none.
+        Where some tables have no target, targets get what they need of it, and these the rest.
     like
         A published release whose counts stand for those to come.
     mechanisms
@@ -148,7 +158,7 @@ def plan(
 
 
 class _Planner:
-    """The search for one plan, and what it has come to.
+    """The search for one plan, and its state.
 
     ``alone``: that of the tables with targets, where others have none.
     """
@@ -184,27 +194,27 @@ class _Planner:
         self._near: Floats | None = None
 
     def _shown_places(self) -> dict[Place, MarginTarget]:
-        """Return what margins are shown of: all levels, of means and rates those for which one is wanted."""
+        """Return the places with margins to show: all levels; for means and rates, those with targets."""
         wanted = by_place(self.aims)
-        found = {}
+        shown_places = {}
         for name in self.model.agreement.layouts:
             reading = self._readings[name]
             for level, depth in self.model.shown(name).items():
-                own = wanted.get((name, level))
-                if own and reading.by_records:
-                    found[name, level] = self.aims[own[0]]
+                target = wanted.get((name, level))
+                if target and reading.by_records:
+                    shown_places[name, level] = self.aims[target[0]]
                 elif reading.foretold and not reading.by_records:
-                    found[name, level] = MarginTarget(name, level, depth, 1.0, None, "")
-        return found
+                    shown_places[name, level] = MarginTarget(name, level, depth, 1.0, None, "")
+        return shown_places
 
     def rehearse(self, counts: Counts) -> None:
-        """Fit, simulate what comes of it, and fit again until the simulated margins are as wanted.
+        """Fit, simulate, and fit again until the simulated margins are as wanted.
 
         The first fit is by the linear estimates, whose errors are larger: the next ones come from its side.
         """
         if self._alone is not None:
             names = self._alone.model.agreement.layouts
-            self._alone.rehearse({name: each for name, each in counts.items() if name in names})
+            self._alone.rehearse({name: array for name, array in counts.items() if name in names})
             self._join(self._alone)
             self._try_out(counts)
             self._join(self._alone)
@@ -217,20 +227,20 @@ class _Planner:
                 break
 
     def _try_out(self, counts: Counts) -> float:
-        """Simulate releases, and return by what part that moves the factors of the aims at most."""
+        """Simulate releases, and return the largest relative change of the targets' factors."""
         depths = {
             name: np.zeros(1, np.int64) if layout.along is None else layout.along.depth[: layout.nodes]
             for name, layout in self.model.agreement.layouts.items()
         }
         errors, spread = rehearse(self.loaded, counts), self.model.variances(self.losses)
-        told = counts, errors, depths, spread, self._level
-        before, self._factors = self._factors, factors(self.aims, *told)
-        self._shown = factors(list(self._places.values()), *told)
+        state = counts, errors, depths, spread, self._level
+        before, self._factors = self._factors, factors(self.aims, *state)
+        self._shown = factors(list(self._places.values()), *state)
         self._rehearsed = True
         return max(abs(now / then - 1) for now, then in zip(self._factors, before, strict=True))
 
     def fit(self) -> None:
-        """Find losses for the aims, and short exact shares for them."""
+        """Find losses for the targets, and short exact shares for them."""
         if self._alone is not None:
             self._alone.fit()
             self._join(self._alone)
@@ -238,20 +248,20 @@ class _Planner:
         scale = 1.0
         for _ in range(_FITS):
             problem = self._problem(scale)
-            found = problem.solve(self._near)
-            self._near = found.losses
+            solution = problem.solve(self._near)
+            self._near = solution.losses
             if self._given is None:
                 break
-            ratio = found.budget / self._tables_loss(self._given)
+            ratio = solution.budget / self._tables_loss(self._given)
             scale *= ratio ** (0.5 if self.model.curves[0].definition == "zcdp" else 1.0)
             if abs(ratio - 1) < _CLOSE:
                 break
-        self.drives, self.gap = found.drives, found.gap
-        self._shorten(problem, found)
+        self.drives, self.gap = solution.drives, solution.gap
+        self._shorten(problem, solution)
         self._see_noise(problem)
 
     def _join(self, alone: _Planner) -> None:
-        """Give tables without a target their part beside what the others need by themselves."""
+        """Give tables without a target their part next to the budget that the others need."""
         rest = without_targets(self.model.loaded.spec)
         written = sum(rest.values(), Fraction(0))
         part = 1 - written
@@ -264,13 +274,13 @@ class _Planner:
                     where="--budget",
                     hint=f"give more, loosen a target, or add - {{table: {first}, margin: 50}}, say",
                 )
-        own = {table.name: table for table in self.model.written.tables if table.name in rest}
+        tables = {table.name: table for table in self.model.written.tables if table.name in rest}
         shares = alone._shares
         self._shares = Shares(
             {name: share * part for name, share in shares.tables.items()}
             | {name: share / written * (1 - part) for name, share in rest.items()},
-            {**shares.arrays, **{name: array_shares(table) for name, table in own.items()}},
-            {**shares.levels, **{name: dict(table.levels) for name, table in own.items()}},
+            {**shares.arrays, **{name: array_shares(table) for name, table in tables.items()}},
+            {**shares.levels, **{name: dict(table.levels) for name, table in tables.items()}},
         )
         problem = self._problem(1.0)
         shape = np.array([float(self.part(place)) for place in self.model.linear.measurements])
@@ -285,11 +295,11 @@ class _Planner:
         self._see_noise(problem)
 
     def _enough(self, losses: Floats) -> None:
-        """Take the budget for some losses of all tables, in few digits."""
+        """Set the budget for losses of all tables, in few digits."""
         self.budget = short_above(float(losses.sum()) * float(self._folds / self._free))
 
     def _see_noise(self, problem: BudgetProblem) -> None:
-        """Refuse a budget that was given and leaves no noise."""
+        """Refuse a given budget that leaves no noise."""
         if self._given is not None and problem.precisions(self.losses).max() > 1 / NOTHING:
             raise InputError(
                 "leaves no noise at all, so that there are no margins to plan",
@@ -309,9 +319,9 @@ class _Planner:
         model = self.model
         return BudgetProblem(model.linear, model.curves, goals, model.needed, model.ties)
 
-    def _shorten(self, problem: BudgetProblem, found: Found) -> None:
-        """Find the shortest fractions that cost hardly more, and the budget that they need."""
-        losses = self.model.losses(found.losses)
+    def _shorten(self, problem: BudgetProblem, solution: Found) -> None:
+        """Find the shortest fractions that cost hardly more, and their budget."""
+        losses = self.model.losses(solution.losses)
         tables = self.model.loaded.spec.tables
         settled = {table.name: array_shares(table) for table in tables}
         of = {array: table.name for table in tables for array in settled[table.name]}
@@ -329,18 +339,18 @@ class _Planner:
             )
             shape = np.array([float(self.part(place)) for place in self.model.linear.measurements])
             enough = problem.scale_to_feasible(shape)
-            if enough.sum() <= found.budget * (1 + WASTE):
+            if enough.sum() <= solution.budget * (1 + WASTE):
                 break
         self._enough(enough)
         self.budget = self._given or self.budget
         self.losses = shape * self._tables_loss(self.budget)
         flat = {name for name in by_level if self.model.agreement.layouts[name].along is None}
-        levels = {name: {} if name in flat else each for name, each in self._shares.levels.items()}
+        levels = {name: {} if name in flat else shares for name, shares in self._shares.levels.items()}
         self._shares = replace(self._shares, levels=levels)
 
     @property
     def loaded(self) -> Loaded:
-        """The spec with what was found."""
+        """The spec with the planned values."""
         return with_shares(self.model.loaded, self.budget, self._shares)
 
     def part(self, place: Place) -> Fraction:
@@ -348,18 +358,18 @@ class _Planner:
         array, level = place
         table = array.partition("-")[0]
         levels = self._shares.levels[table] or {"": Fraction(1)}
-        whole = self._shares.tables[table] * self._shares.arrays[table][array]
-        return whole * levels.get(level, Fraction(0))
+        share = self._shares.tables[table] * self._shares.arrays[table][array]
+        return share * levels.get(level, Fraction(0))
 
     @cached_property
     def _folds(self) -> Fraction:
-        """What a unit's loss is of a record's: by how many records it has, or their square."""
+        """The factor from a record's loss to a unit's: its number of records, or the square of it."""
         privacy = self.model.loaded.spec.privacy
         return privacy.budget / privacy.record_budget
 
     @cached_property
     def _free(self) -> Fraction:
-        """The part of the budget that tables have: without tallies and histograms."""
+        """The part of the budget for tables, without tallies and histograms."""
         spec = self.model.loaded.spec
         return spec.table_budget / spec.privacy.record_budget
 
@@ -375,12 +385,12 @@ class _Planner:
     def predicted(self, losses: Floats) -> list[float]:
         """Return the margins of every place that is shown."""
         spread = self.model.variances(losses)
-        found = []
+        predictions = []
         for aim, factor in zip(self._places.values(), self._shown, strict=True):
             half = self._half(spread, aim) * factor
             rehearsed = self._rehearsed and self._readings[aim.table].measure is None
-            found.append(half if rehearsed else self._readings[aim.table].shown(half))
-        return found
+            predictions.append(half if rehearsed else self._readings[aim.table].shown(half))
+        return predictions
 
     def _off(self, losses: Floats) -> float:
         """Return the largest quotient of predicted and wanted margin."""
@@ -391,29 +401,29 @@ class _Planner:
         )
 
     def margins(self) -> tuple[PlannedMargin, ...]:
-        """Return what the plan says of every level of every table."""
+        """Return the planned margins of every level of every table."""
         numbers = by_place(self.aims)
         spread = self.model.variances(self.losses)
-        found = []
+        margins = []
         for place, shown in zip(self._places, self.predicted(self.losses), strict=True):
             margin = shown
-            own = numbers.get(place, [])
+            values = numbers.get(place, [])
             # Of several targets, the one that asks for more here.
-            first = min(own, key=lambda n: self.aims[n].margin / self._factors[n], default=None)
+            first = min(values, key=lambda n: self.aims[n].margin / self._factors[n], default=None)
             wanted = None if first is None or not self.model.loaded.spec.targets else self.aims[first].margin
             if first is not None and self._rehearsed and self._readings[place[0]].measure is None:
                 margin = self._half(spread, self.aims[first]) * self._factors[first]
-            found.append(
+            margins.append(
                 PlannedMargin(
                     *place,
-                    "; ".join(self.aims[n].words for n in own),
+                    "; ".join(self.aims[n].words for n in values),
                     wanted,
                     margin,
                     self.part(place),
-                    float(sum(self.drives[n] for n in own)),
+                    float(sum(self.drives[n] for n in values)),
                 )
             )
-        return tuple(found)
+        return tuple(margins)
 
 
 def _sums(
@@ -428,6 +438,6 @@ def _sums(
         tables[table] = tables.get(table, 0.0) + loss
         for parts, name in ((arrays, array), (levels, level)):
             if loss > 0:
-                own = parts.setdefault(table, {})
-                own[name] = own.get(name, 0.0) + loss
+                of_table = parts.setdefault(table, {})
+                of_table[name] = of_table.get(name, 0.0) + loss
     return tables, arrays, levels

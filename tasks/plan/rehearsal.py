@@ -1,9 +1,9 @@
-"""A planned release, measured and finished on public counts: what its steps leave of the errors.
+"""Simulations of a planned release on public counts, for the effect of its steps on the errors.
 
 Consistency is linear, and its variances are exact. Non-negativity and rounding are not: what they leave of an
 error depends on the counts. So the plan is tried out on public counts, with seeded noise and by the steps of
-a release, and each aim is told by what factor the margin of its cells differs from that of the linear
-estimate. A margin is what the release says of a class of cells that are alike
+a release, and each target gets the ratio of its cells' margin to the margin of the linear estimate. A margin
+is the one that the release states for a class of similar cells
 (:mod:`tabularium.mechanisms.inference.margins_of_error.simulation`): the half-width that holds the stated
 share of their errors, or the normal quantile times their root mean square if that is more.
 """
@@ -27,8 +27,7 @@ from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.inference.margins_of_error.simulation import COARSE
 from tabularium.tasks.margins.bootstrap import Bootstrap
 from tabularium.tasks.margins.error_model import LevelError
-from tabularium.tasks.plan.aims import MarginTarget, in_words
-from tabularium.tasks.plan.bounds_like import Counts, added_up
+from tabularium.tasks.plan.targets import Counts, MarginTarget, added_up, in_words
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
 from tabularium.tasks.postprocess.table_layout import Layout
@@ -44,7 +43,7 @@ Errors = dict[str, Floats]
 
 
 def rehearse(loaded: Loaded, counts: Counts) -> tuple[Errors, Errors]:
-    """Return the errors of some releases of a planned spec, when published and after linear steps alone.
+    """Return the errors of simulated releases of a planned spec, as published and after linear steps only.
 
     Parameters
     ----------
@@ -67,18 +66,18 @@ def rehearse(loaded: Loaded, counts: Counts) -> tuple[Errors, Errors]:
         estimates = bootstrap.measured(number)
         if CONSISTENCY in post.steps:
             estimates = post.apply(CONSISTENCY, estimates, variances=False).estimates
-        for name, each in estimates.items():
-            linear[name].append(each.values - counts[name])
+        for name, estimate in estimates.items():
+            linear[name].append(estimate.values - counts[name])
         for step in post.steps:
             if step != CONSISTENCY:
                 estimates = post.apply(step, estimates, variances=False).estimates
-        for name, each in estimates.items():
-            finished[name].append(each.values - counts[name])
+        for name, estimate in estimates.items():
+            finished[name].append(estimate.values - counts[name])
     return _stacked(finished), _stacked(linear)
 
 
 def _stacked(errors: dict[str, list[Floats]]) -> Errors:
-    return {name: np.stack(each) for name, each in errors.items()}
+    return {name: np.stack(errors_of_table) for name, errors_of_table in errors.items()}
 
 
 def factors(
@@ -89,7 +88,7 @@ def factors(
     variances: dict[str, Floats],
     level: float,
 ) -> list[float]:
-    """Return by what factor the margins of each aim's cells differ from that of the worst linear estimate.
+    """Return the ratio of each target's margins to the margin of the worst linear estimate.
 
     A release states such margins for all cells of a level together: where some nodes are known worse than
     others, it is their mean variance that counts.
@@ -110,26 +109,26 @@ def factors(
     level
         Share of errors that are to be held.
     """
-    found = []
+    ratios = []
     for aim in aims:
         if aim.table not in counts:
-            found.append(1.0)
+            ratios.append(1.0)
             continue
         cells = _cells(aim, counts[aim.table], depths[aim.table])
-        published, linear = (np.abs(each[aim.table][:, cells]) for each in errors)
+        published, linear = (np.abs(error[aim.table][:, cells]) for error in errors)
         # Noise may be so small that none was drawn.
         few = published.size < COARSE or not linear.any()
         if few:
-            found.append(1.0)
+            ratios.append(1.0)
             continue
-        own, there = variances[aim.table][:, 0], depths[aim.table] == aim.depth
-        even = np.sqrt(np.average(own, weights=cells.sum(axis=1)) / own[there].max())
-        found.append(float(even) * _half(published, level) / _half(linear, level))
-    return found
+        variance, there = variances[aim.table][:, 0], depths[aim.table] == aim.depth
+        even = np.sqrt(np.average(variance, weights=cells.sum(axis=1)) / variance[there].max())
+        ratios.append(float(even) * _half(published, level) / _half(linear, level))
+    return ratios
 
 
 def _half(errors: Floats, level: float) -> float:
-    """Return the margin of cells that err like this."""
+    """Return the margin of cells with these errors."""
     root = NormalDist().inv_cdf(0.5 + level / 2) * float(np.sqrt((errors**2).mean()))
     return max(float(np.quantile(errors, level, method="inverted_cdf")), root)
 
@@ -142,19 +141,19 @@ def _cells(aim: MarginTarget, counts: Floats, depth: Indices) -> Bools:
 
 
 def _knowing(agreement: Agreement, counts: Counts) -> Agreement:
-    """Have invariants say what the public counts say: they may be of another year than the counts."""
+    """Replace invariants by the public counts, which may be of another year."""
     known: dict[str, Estimate] = {}
     for name, given in agreement.known.items():
         frame = agreement.overlap.tables[name]
-        holders = [each for each in agreement.overlap.holding(frame.marginal) if each in counts]
+        holders = [table for table in agreement.overlap.holding(frame.marginal) if table in counts]
         if not holders:  # by columns of no table that is tried
             known[name] = given
             continue
-        own, other = agreement.overlap.views(holders[0], name, frame.marginal)
+        view, other = agreement.overlap.views(holders[0], name, frame.marginal)
         if other.rows is not None and len(other.rows) < int(frame.tree.leaf.sum()):
             return agreement  # finer than any table: it stays as it is
         values = np.zeros(frame.shape)
-        other.scatter(own.gather(counts[holders[0]]), values)
+        other.scatter(view.gather(counts[holders[0]]), values)
         known[name] = Estimate(added_up(frame.tree, values), given.variances)
     counted, *others = agreement.groups
     return replace(agreement, groups=(replace(counted, known=known), *others))
@@ -177,7 +176,7 @@ _RUNS = 2
 
 @dataclass(frozen=True)
 class Proposal:
-    """How the errors of another mechanism compare with those of plain noise, on public counts.
+    """The errors of another mechanism compared with plain noise, on public counts.
 
     Attributes
     ----------
@@ -228,7 +227,7 @@ def proposals(loaded: Loaded, counts: Counts) -> Iterator[Proposal]:
 
 
 def _error(name: str, true: NDArray[np.int64], loss: Fraction, definition: Definition) -> float | None:
-    """Return the root mean squared error of a mechanism; None where it does not take such a table."""
+    """Return the root mean squared error of a mechanism; None where it cannot measure such a table."""
     squares = []
     for run in range(_RUNS):
         channel = SeededChannel(loss, seed=f"proposal {run}", definition=definition)

@@ -1,4 +1,4 @@
-"""Which tables of a release share totals, and what post-processing does with all of them at once.
+"""Tables of a release that share totals, and the post-processing of all of them at once.
 
 Tables of one universe that name the same column count the same records along it, so they agree on every
 margin that they share, at least on the grand total; a public invariant is one more table, whose numbers are
@@ -40,10 +40,9 @@ from tabularium.mechanisms.inference.joint.joint_consistency import PROBES
 from tabularium.mechanisms.inference.joint.joint_rounding import violations
 from tabularium.mechanisms.inference.joint.shared_marginals import View
 from tabularium.mechanisms.inference.rounding import round_into
-from tabularium.tasks.postprocess.denominators import known_on_tree
-from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
 from tabularium.tasks.postprocess.nested_universes import ALONE, CellEmbedding, codes_at, joined, spread_of
-from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.postprocess.table_layout import Layout, known_on_tree
+from tabularium.tasks.runtime.workspace import ArrayStore
 from tabularium.validations.derivation import Chain, chains_of
 from tabularium.validations.domains.domains import Domain, HierarchyDomain
 from tabularium.validations.domains.known_marginals import KnownMarginal
@@ -85,12 +84,10 @@ class StepResult:
 
 @dataclass(frozen=True, eq=False)
 class ReconciledGroup:
-    """Tables or arrays of one universe that count the same, with their shared margins.
+    """Tables or arrays of one universe that count the same records, with their shared margins.
 
     Attributes
     ----------
-    overlap
-        Tables and invariants.
     layouts
         Table name -> how it lies in memory.
     known
@@ -122,7 +119,7 @@ class ReconciledGroup:
         smaller: Sequence[tuple[str, Universe, Sequence[Table]]] = (),
         outer: Universe | None = None,
     ) -> ReconciledGroup:
-        """Work out what some tables of a spec and the invariants of their universe share.
+        """Return the group of tables of a spec and the invariants of their universe.
 
         Parameters
         ----------
@@ -145,7 +142,7 @@ class ReconciledGroup:
         chains = chains_of(
             loaded.spec.columns,
             loaded.domains,
-            [[each.name for each in others if _may_nest(loaded, each)] for others in crossed.values()],
+            [[other.name for other in others if _may_nest(loaded, other)] for others in crossed.values()],
         )
         inner = [(w, u, {t.name: Layout.of(loaded, t) for t in some}) for w, u, some in smaller]
         parts, chains = joined(loaded, outer, layouts, chains, inner)
@@ -172,7 +169,7 @@ class ReconciledGroup:
 
     @property
     def adds_up(self) -> bool:
-        """Whether it adds up a measure, and does not count."""
+        """Whether it sums a measure, and does not count."""
         return any(layout.table.measured is not None for layout in self.layouts.values())
 
     @property
@@ -182,7 +179,7 @@ class ReconciledGroup:
 
     @property
     def additive(self) -> bool:
-        """Whether numbers of cells make those of several; else they agree with nothing, and stand alone."""
+        """Whether the numbers of cells add up; else they agree with no other table."""
         return all(layout.adds_up for layout in self.layouts.values())
 
     @property
@@ -218,11 +215,13 @@ class ReconciledGroup:
     def nonnegative(
         self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None
     ) -> StepResult:
-        """Make every number zero or more, but sums of what may be less; what agreed still does."""
+        """Make numbers non-negative, except sums of values that may be less; shared totals still agree."""
         if self.signed:
             return StepResult(dict(estimates))
         if not self.additive:
-            return StepResult({name: _cut_at_zero(each, name, arrays) for name, each in estimates.items()})
+            return StepResult(
+                {name: _cut_at_zero(estimate, name, arrays) for name, estimate in estimates.items()}
+            )
         if self.alone:
             ((name, estimate),) = estimates.items()
             tree = self._tree(name)
@@ -234,15 +233,15 @@ class ReconciledGroup:
         return StepResult(self._tables(joint.estimates), joint.diagnostics())
 
     def whole(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> StepResult:
-        """Make every number whole; what agreed still does, but for violations that the notes name."""
+        """Round every number; shared totals still agree, except for violations that the notes name."""
         if not self.additive:  # as they were drawn
             return StepResult(dict(estimates))
         if self.alone:
             ((name, estimate),) = estimates.items()
             shape = estimate.values.shape
-            whole = np.empty(shape) if arrays is None else arrays.of(name, shape)
-            round_into(whole, self._tree(name), estimate)
-            return StepResult({name: Estimate(whole, estimate.variances)})
+            rounded = np.empty(shape) if arrays is None else arrays.of(name, shape)
+            round_into(rounded, self._tree(name), estimate)
+            return StepResult({name: Estimate(rounded, estimate.variances)})
         known = self._known_places(estimates)
         joint = joint_rounding(self.overlap, known)
         made = {
@@ -251,9 +250,9 @@ class ReconciledGroup:
         }
         if self.holders:
             # What was rounded at places that a table does not know is not published, and violates nothing.
-            shown = {name: each.values.astype(np.int64) for name, each in self._known_places(made).items()}
+            shown = {name: known.values.astype(np.int64) for name, known in self._known_places(made).items()}
             exact = {n: np.broadcast_to(e.variances == 0, e.values.shape) for n, e in known.items()}
-            before = {name: each.values for name, each in known.items()}
+            before = {name: known_estimate.values for name, known_estimate in known.items()}
             joint = Rounded(shown, violations(self.overlap, shown, before, exact))
         named = [self.in_words(violation) for violation in joint.violations]
         return StepResult(made, {**joint.diagnostics(), "named": named})
@@ -261,25 +260,25 @@ class ReconciledGroup:
     def compared(
         self, tables: Mapping[str, NDArray[Any]]
     ) -> Iterator[tuple[str, str, View, NDArray[np.bool_]]]:
-        """Yield pairs of tables and invariants, how the first shows what both have, and where they differ.
+        """Yield pairs of tables and invariants, their shared numbers in the first, and where they differ.
 
         Whole numbers are compared exactly, others within the rounding of doubles.
         """
         exact = np.zeros((1, 1))
         given = {name: Estimate(np.asarray(cells, np.float64), exact) for name, cells in tables.items()}
-        every = {name: each.values for name, each in self._known_places(given).items()}
+        every = {name: known.values for name, known in self._known_places(given).items()}
         for one, other in combinations((name for name in self.overlap.tables if name in every), 2):
             views = self.overlap.views(one, other)
             shown = views[0].gather(every[one]), views[1].gather(every[other])
-            largest = max(float(np.abs(each).max()) for each in shown)
+            largest = max(float(np.abs(difference).max()) for difference in shown)
             yield one, other, views[0], differing(*shown, SLACK * max(1.0, largest))
 
     def in_words(self, violation: Violation) -> str:
         """Return a violation with the codes of its cell."""
         codes = self.codes(violation.group)
         if violation.node is not None:
-            trees = {each.along.name: each.along for each in self.layouts.values() if each.along}
-            names = (self.overlap.tables[each].along for each in violation.tables)
+            trees = {layout.along.name: layout.along for layout in self.layouts.values() if layout.along}
+            names = (self.overlap.tables[name].along for name in violation.tables)
             along = next(trees[name] for name in names if name)
             codes = {along.name: along.node_codes[violation.node], **codes}
         cell = ", ".join(f"{name} {code}" for name, code in codes.items()) or "total"
@@ -289,18 +288,20 @@ class ReconciledGroup:
         """Return column -> code for a place along some axes of the overlap."""
         flat = {domain.name: domain for layout in self.layouts.values() for domain in layout.others}
         chained = {axis for chain in self.chains for axis in chain.axes}
-        own = {
+        codes = {
             name if name in chained else name.removesuffix(LEAVES).partition(ALONE)[0]: at
             for name, at in group.items()
         }
-        return codes_at(own, self.chains, flat)
+        return codes_at(codes, self.chains, flat)
 
     def _places(self, estimates: Mapping[str, Estimate]) -> Estimates:
         """Return the estimates of tables, and the numbers of invariants, at all places."""
-        return {name: self.spreads[name].estimate(each) for name, each in estimates.items()} | self.known
+        return {
+            name: self.spreads[name].estimate(estimate) for name, estimate in estimates.items()
+        } | self.known
 
     def _known_places(self, estimates: Mapping[str, Estimate]) -> Estimates:
-        """Return the same of tables that agree, in which all places are known.
+        """Return the same for tables that agree, in which all places are known.
 
         What a table of a smaller universe does not know is its holder's; without that it is left out.
         """
@@ -317,8 +318,8 @@ class ReconciledGroup:
             rows = None if marginal.along is None else np.arange(one.tree.nodes)
             ours, theirs = View(one, marginal, rows), View(other, marginal, rows)
             groups = ours.groups[free]
-            own, given = every[name], every[holder]
-            values, variances = own.values, np.broadcast_to(own.variances, own.values.shape).copy()
+            mine, given = every[name], every[holder]
+            values, variances = mine.values, np.broadcast_to(mine.variances, mine.values.shape).copy()
             values[:, free] = theirs.gather(given.values)[:, groups]
             spread = np.broadcast_to(given.variances, given.values.shape)
             variances[:, free] = theirs.gather(spread)[:, groups]
@@ -333,28 +334,28 @@ class ReconciledGroup:
 
 
 def _may_nest(loaded: Loaded, domain: Domain) -> bool:
-    """Whether a domain is of a column that is crossed as categories, and not of the parts of a measure."""
+    """Whether a domain belongs to a column crossed as categories, and not to the parts of a measure."""
     return loaded.domains.get(domain.name) is domain and not isinstance(domain, HierarchyDomain)
 
 
 def _exact(
     loaded: Loaded, known: KnownMarginal, sizes: dict[str, int], spread: CellEmbedding
 ) -> tuple[TableShape, Estimate]:
-    """Return an invariant as a table of its own: its level, and the sums above it."""
+    """Return an invariant as a table: its level, and the sums above it."""
     tree, values = known_on_tree(loaded, known)
     frame = TableShape(sizes) if known.along is None else TableShape(sizes, known.along, tree)
     return frame, Estimate(spread.values(values), np.zeros((tree.nodes, 1)))
 
 
 def _cut_at_zero(estimate: Estimate, name: str, arrays: ArrayStore | None) -> Estimate:
-    """Return estimates, cell by cell, without what is below zero."""
+    """Return estimates with negative cells set to zero."""
     out = None if arrays is None else arrays.of(name, estimate.values.shape)
     values: NDArray[np.float64] = np.maximum(estimate.values, 0.0, out=out)
     return Estimate(values, estimate.variances)
 
 
 def with_fair_roots(tree: Hierarchy, estimate: Estimate, out: NDArray[np.float64] | None = None) -> Estimate:
-    """Make the cells of every root non-negative while their sum stays what it was (or zero), in a copy.
+    """Return a copy with non-negative cells of every root and the same sum (or zero).
 
     Below the roots a family keeps its parent's value. A root has no parent: cutting its cells off at zero
     one by one would add the negative noise of every empty cell to the total. So the cells of a root are a
@@ -378,13 +379,13 @@ def with_fair_roots(tree: Hierarchy, estimate: Estimate, out: NDArray[np.float64
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """The tables of a release and the arrays of their measures, in groups of those that count the same.
+    """The tables of a release and the arrays of their measures, in groups that count the same records.
 
     Attributes
     ----------
     groups
-        The tables of each universe with those of the universes that are joined to it, and likewise the arrays
-        that add up the same; the counts of all records come first, with the invariants.
+        The tables of each universe with those of the universes joined to it, and the arrays that sum the same
+        values; the counts of all records come first, with the invariants.
     layouts
         Name of each table and array -> how it lies in memory, in the order of the spec.
     """
@@ -394,16 +395,16 @@ class Agreement:
 
     @classmethod
     def of(cls, loaded: Loaded) -> Agreement:
-        """Work out which tables and arrays of a spec count the same, and what those share."""
-        alike: dict[object, dict[object, list[Table]]] = {None: {None: []}}
+        """Return the agreement of a spec: the tables and arrays that count the same records, in groups."""
+        alike_tables: dict[object, dict[object, list[Table]]] = {None: {None: []}}
         for array in loaded.spec.arrays:
             adds: object = array.measured and adds_alike(array.measured, loaded.domains)
             if array.measured is not None and not array.measured.adds_up:
                 adds = array.name
-            own = alike.setdefault(adds, {})
-            own.setdefault(key_of(array, loaded.domains), []).append(array)
+            of_universe = alike_tables.setdefault(adds, {})
+            of_universe.setdefault(key_of(array, loaded.domains), []).append(array)
         groups = []
-        for added, universes in alike.items():
+        for added, universes in alike_tables.items():
             left = [some for some in universes.values() if some]
             left.sort(key=lambda some: _part_of_all(loaded, some[0]), reverse=True)  # the larger ones first
             while left:
@@ -423,7 +424,7 @@ class Agreement:
 
     @property
     def overlap(self) -> TableSet:
-        """Of the tables that share records with the invariants, which are those of all records."""
+        """The overlap of the tables of all records, with which invariants are compared."""
         return self.groups[0].overlap
 
     @property
@@ -449,36 +450,37 @@ class Agreement:
         self, measured: Mapping[str, Estimate], *, variances: bool = True, arrays: ArrayStore | None = None
     ) -> StepResult:
         """Make hierarchies add up and shared margins agree; see :meth:`ReconciledGroup.consistent`."""
-        return self._each(
-            measured, lambda group, own: group.consistent(own, variances=variances, arrays=arrays)
+        return self._by_group(
+            measured,
+            lambda group, of_group: group.consistent(of_group, variances=variances, arrays=arrays),
         )
 
     def nonnegative(
         self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None
     ) -> StepResult:
         """Make every number zero or more; see :meth:`ReconciledGroup.nonnegative`."""
-        return self._each(estimates, lambda group, own: group.nonnegative(own, arrays=arrays))
+        return self._by_group(estimates, lambda group, of_group: group.nonnegative(of_group, arrays=arrays))
 
     def whole(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> StepResult:
-        """Make every number whole; see :meth:`ReconciledGroup.whole`."""
-        return self._each(estimates, lambda group, own: group.whole(own, arrays=arrays))
+        """Round every number; see :meth:`ReconciledGroup.whole`."""
+        return self._by_group(estimates, lambda group, of_group: group.whole(of_group, arrays=arrays))
 
-    def _each(
+    def _by_group(
         self, estimates: Mapping[str, Estimate], step: Callable[[ReconciledGroup, Estimates], StepResult]
     ) -> StepResult:
-        """Take group by group through one step; one may be left out, as nothing else depends on it."""
+        """Apply one step group by group; a group may be missing, as nothing else depends on it."""
         groups = [group for group in self.groups if group.layouts.keys() <= estimates.keys()]
         made = [step(group, {name: estimates[name] for name in group.layouts}) for group in groups]
         every = {name: estimate for agreed in made for name, estimate in agreed.estimates.items()}
         notes = merge_notes([one.notes for group, one in zip(groups, made, strict=True) if not group.adds_up])
-        told = {
-            ", ".join(group.layouts): {key: said for key, said in one.notes.items() if key != "named"}
+        noted = {
+            ", ".join(group.layouts): {key: note for key, note in one.notes.items() if key != "named"}
             for group, one in zip(groups, made, strict=True)
             if group.adds_up and one.notes
         }
         named = [line for one in made for line in one.notes.get("named", ())]
-        if told:
-            notes |= {"measures": told} | (
+        if noted:
+            notes |= {"measures": noted} | (
                 {"named": named} if any("named" in one.notes for one in made) else {}
             )
         return StepResult({name: every[name] for name in self.layouts if name in every}, notes)
@@ -500,32 +502,32 @@ def _universe(loaded: Loaded, table: Table) -> Universe:
 
 
 def _part_of_all(loaded: Loaded, table: Table) -> float:
-    """Return which part of all cells a table's universe has; 2 for all records, which come first."""
+    """Return the part of all cells in a table's universe; 2 for all records, which come first."""
     masks = () if table.where is None else _universe(loaded, table).columns.values()
     return math.prod(float(mask.mean()) for mask in masks) if table.where is not None else 2.0
 
 
 def merge_notes(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the notes on one step of several universes as one: the worst of each kind, and all names."""
-    notes = [each for each in notes if each]
+    """Merge the notes of several universes on one step: the worst of each kind, and all names."""
+    notes = [note for note in notes if note]
     if len(notes) <= 1:
         return dict(notes[0]) if notes else {}
     made: dict[str, Any] = {}
     for key in dict.fromkeys(key for note in notes for key in note):
-        found = [note[key] for note in notes if key in note]
-        if isinstance(found[0], list):
-            made[key] = [each for part in found for each in part]
-        elif isinstance(found[0], dict):
+        parts = [note[key] for note in notes if key in note]
+        if isinstance(parts[0], list):
+            made[key] = [item for part in parts for item in part]
+        elif isinstance(parts[0], dict):
             made[key] = {
-                kind: sum(part.get(kind, 0) for part in found)
-                for kind in sorted({k for part in found for k in part})
+                kind: sum(part.get(kind, 0) for part in parts)
+                for kind in sorted({k for part in parts for k in part})
             }
         elif key == "families_at_once":
-            made[key] = sum(found)
+            made[key] = sum(parts)
         elif key == "variances":
-            made[key] = "estimated" if "estimated" in found else "exact"
-        elif isinstance(found[0], str):
-            made[key] = ", ".join(dict.fromkeys(found))
+            made[key] = "estimated" if "estimated" in parts else "exact"
+        elif isinstance(parts[0], str):
+            made[key] = ", ".join(dict.fromkeys(parts))
         else:
-            made[key] = max(found)
+            made[key] = max(parts)
     return made

@@ -1,4 +1,4 @@
-"""What is computed from the measurements of a release: estimates, margins of error, and failed checks.
+"""Estimates, margins of error and failed checks, computed from the measurements of a release.
 
 ::
 
@@ -15,19 +15,22 @@ here has seen a true value.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tabularium.mechanisms.inference import Estimate
+from tabularium.mechanisms.errors import PublicationError, RuleFailed
+from tabularium.mechanisms.inference import Estimate, consistency
+from tabularium.mechanisms.inference.joint.shared_marginals import View
 from tabularium.tasks.margins.error_model import margin_base
 from tabularium.tasks.margins.known_levels import as_measured, known_levels
 from tabularium.tasks.margins.margins import Margins, margins_of, of_known
 from tabularium.tasks.measure import Parts, read_measurements
-from tabularium.tasks.postprocess.conflicts import Conflict, conflicts
-from tabularium.tasks.postprocess.failed_cells import failed_cells
-from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
+from tabularium.tasks.postprocess.agreement import Agreement, ReconciledGroup
 from tabularium.tasks.postprocess.postprocessing import (
     CONSISTENCY,
     NONNEGATIVITY,
@@ -35,9 +38,23 @@ from tabularium.tasks.postprocess.postprocessing import (
     VERSION,
     PostProcessor,
 )
-from tabularium.tasks.postprocess.table_layout import measured_tree
+from tabularium.tasks.postprocess.table_layout import Layout, measured_tree
+from tabularium.tasks.runtime.progress import note
 from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.runtime.stage import stage
+from tabularium.tasks.runtime.workspace import ArrayStore
+from tabularium.validations.domains.domains import HierarchyDomain
 from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.publication import PostProcessing
+from tabularium.validations.suites.expectations import RuleResult
+from tabularium.validations.suites.published_tables import (
+    Codes,
+    Fault,
+    check_agreement,
+    check_table,
+    faults_in,
+    table_faults,
+)
 
 if TYPE_CHECKING:
     from tabularium.tasks.ledger_stages import MeasuredHandle
@@ -47,7 +64,7 @@ _BASE = "margin base"
 
 
 class Estimation:
-    """The numbers that measurements give, step by step.
+    """The numbers of a release, step by step.
 
     Parameters
     ----------
@@ -92,24 +109,24 @@ class Estimation:
         self.failed: dict[str, list[dict[str, Any]]] = {}
 
     def compare_with_invariants(self) -> None:
-        """Find how far the measurements contradict what is publicly known."""
+        """Compare the measurements with invariants."""
         if CONSISTENCY in self.post.steps and self.post.agreement.known:
             self.conflicts = conflicts(self.post.agreement, _to_compare(self.post, self.parts))
 
     def make_consistent(self) -> None:
         """Bring the measurements onto their trees, and make them agree if the spec wants it."""
         arrays = self._arrays(CONSISTENCY if CONSISTENCY in self.post.steps else _MEASURED)
-        self.estimates, own = on_their_trees(self.run.loaded, self.post, self.parts, arrays)
+        self.estimates, conflicts_found = on_their_trees(self.run.loaded, self.post, self.parts, arrays)
         if CONSISTENCY in self.post.steps:
             self._apply(CONSISTENCY, arrays)
         elif arrays is not None:
             self.estimates = arrays.keep(self.estimates)
         self.consistent = self.estimates
         kept = self._arrays(_BASE)
-        self.base = {**self.consistent, **(own if kept is None else kept.keep(own))}
+        self.base = {**self.consistent, **(conflicts_found if kept is None else kept.keep(conflicts_found))}
 
     def take(self, step: str) -> None:
-        """Take all tables through non-negativity or rounding, if the spec wants it."""
+        """Apply non-negativity or rounding to all tables, if the spec wants it."""
         if step in self.post.steps:
             self._apply(step, self._arrays(step))
 
@@ -123,12 +140,12 @@ class Estimation:
         self.margins = of_known(self.run, made, self.consistent, self.notes.get(CONSISTENCY, {}))
 
     def check(self) -> None:
-        """Find the cells that are not what the spec promises."""
-        half = {name: each.half for name, each in self.margins.items()}
+        """Find the cells that fail a check."""
+        half = {name: margin.half for name, margin in self.margins.items()}
         self.failed = {name: [] for name in self.estimates}
-        for found in failed_cells(self.run, self.post.agreement, self.values, half):
-            about = {"check": found.check, "count": found.count, "cells": list(found.cells)}
-            self.failed[found.table].append(about)
+        for cell in failed_cells(self.run, self.post.agreement, self.values, half):
+            about = {"check": cell.check, "count": cell.count, "cells": list(cell.cells)}
+            self.failed[cell.table].append(about)
 
     @property
     def values(self) -> dict[str, NDArray[np.float64]]:
@@ -141,7 +158,7 @@ class Estimation:
         return list(self.notes.get(ROUNDING, {}).get("named", []))
 
     def agreement(self) -> dict[str, Any]:
-        """Return what the certificate says of how tables were made to agree; nothing for a single one."""
+        """Return the agreement section of the certificate; empty for a single table."""
         steps = {
             step.replace("-", ""): {
                 key: round(value, 9) if key == "largest_gap" else value  # left by errors in the last bits
@@ -163,7 +180,7 @@ class Estimation:
 
 
 def estimation_of(run: Run, measured: MeasuredHandle) -> Estimation:
-    """Return what is computed from a measurement in this run; its arrays lie in the workspace."""
+    """Return the estimation from the measurements of this run; its arrays are in the workspace."""
 
     def begin() -> Estimation:
         return Estimation(run, read_measurements(run, measured), measured.release_id, in_files=True)
@@ -172,21 +189,21 @@ def estimation_of(run: Run, measured: MeasuredHandle) -> Estimation:
 
 
 def estimate(run: Run, parts: Parts, release_id: str, *, version: int = VERSION) -> Estimation:
-    """Return the estimates, margins and failed checks that measurements give, in memory."""
-    found = Estimation(run, parts, release_id, version=version)
-    found.compare_with_invariants()
-    found.make_consistent()
-    found.take(NONNEGATIVITY)
-    found.take(ROUNDING)
-    found.find_margins()
-    found.check()
-    return found
+    """Return the estimates, margins and failed checks of measurements, in memory."""
+    estimation = Estimation(run, parts, release_id, version=version)
+    estimation.compare_with_invariants()
+    estimation.make_consistent()
+    estimation.take(NONNEGATIVITY)
+    estimation.take(ROUNDING)
+    estimation.find_margins()
+    estimation.check()
+    return estimation
 
 
 def on_their_trees(
     loaded: Loaded, post: PostProcessor, parts: Parts, arrays: ArrayStore | None = None
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
-    """Bring the measurements of all tables onto their trees, drawn towards earlier releases where they are.
+    """Bring the measurements of all tables onto their trees, drawn towards earlier releases where asked.
 
     Parameters
     ----------
@@ -213,11 +230,309 @@ def on_their_trees(
 
 
 def _to_compare(post: PostProcessor, parts: Parts) -> dict[str, Estimate]:
-    """Return the measurements with which invariants are compared: independent noise, and drawn to nothing."""
-    found = {}
+    """Return the measurements to compare with invariants: independent noise, drawn towards nothing."""
+    comparable = {}
     for table, layout in post.agreement.layouts.items():
         known = as_measured(parts[table])
         if all(error.method == "exact" for _, error in known.values()):
             levels = {level: (values, error.variance) for level, (values, error) in known.items()}
-            found[table] = measured_tree(layout, levels)
-    return found
+            comparable[table] = measured_tree(layout, levels)
+    return comparable
+
+
+# The stages of a release, from consistency to the check of what is published.
+
+
+@stage(CONSISTENCY)
+def make_consistent(run: Run, measured: MeasuredHandle) -> None:
+    """Bring the measurements onto their trees, and make them agree if the spec wants it.
+
+    Raises
+    ------
+    PublicationError
+        If the measurements contradict an invariant beyond chance, and the spec does not say to publish.
+    """
+    estimation = estimation_of(run, measured)
+    estimation.compare_with_invariants()
+    _judge(run, estimation.conflicts)
+    estimation.make_consistent()
+
+
+def _judge(run: Run, conflicts: Mapping[str, Conflict]) -> None:
+    for invariant in run.loaded.spec.invariants:
+        about = conflicts.get(invariant.name, Conflict())
+        if not about.beyond_chance:
+            continue
+        contradicts = (
+            f"the measurements contradict it beyond chance, at {about.beyond_chance:,} of {about.compared:,} "
+            "numbers compared"
+        )
+        if invariant.on_conflict == "stop":
+            raise PublicationError(
+                contradicts,
+                where=f"invariant {invariant.name}",
+                hint="check that it counts the records of the source; correct or remove it, or write "
+                "on_conflict: publish; each makes another release, which is paid for again",
+            )
+        note(f"invariant {invariant.name}: {contradicts}; it is published, and the certificate says so")
+
+
+@stage(NONNEGATIVITY)
+def make_nonnegative(run: Run, measured: MeasuredHandle) -> None:
+    """Project families of nodes onto non-negative counts, keeping sums."""
+    estimation_of(run, measured).take(NONNEGATIVITY)
+
+
+@stage(ROUNDING)
+def make_whole(run: Run, measured: MeasuredHandle) -> None:
+    """Round to whole numbers that still add up along every hierarchy, and agree where that is possible."""
+    estimation_of(run, measured).take(ROUNDING)
+
+
+@stage("margins")
+def find_margins(run: Run, measured: MeasuredHandle) -> None:
+    """Find the margins of error of all tables."""
+    estimation_of(run, measured).find_margins()
+
+
+@stage("check publication")
+def check(run: Run, measured: MeasuredHandle) -> None:
+    """Check that every table keeps the promises of post-processing, and that tables agree.
+
+    What a spec promises is judged by Great Expectations from numbers of faults; the cells at fault are named,
+    to the operator and in the certificate. All of it is computed from numbers that are published.
+
+    Raises
+    ------
+    RuleFailed
+        Naming the table and the rules; nothing has been published then.
+    """
+    estimation = estimation_of(run, measured)
+    estimation.check()
+    for table, checks in estimation.failed.items():
+        for check in checks:
+            note(f"table {table}: {check['count']:,} cells fail a check: {check['check']}")
+    promised, agreement, values = run.loaded.spec.postprocessing, estimation.post.agreement, estimation.values
+    folder = run.folder("publication")
+    for name, numbers in values.items():
+        layout = agreement.layouts[name]
+        results = check_table(
+            *(name, layout.parents, numbers),
+            promised=promises_of(layout, promised),
+            cells=layout.cells,
+            results=folder / f"{name}.json",
+        )
+        _stop(results, f"table {name}", "the table")
+    if promised.consistency and not agreement.alone:
+        results = check_agreement(
+            agreement.differences(values),
+            named=_unmet(estimation.notes.get(ROUNDING, {})),
+            results=folder / "agreement.json",
+        )
+        _stop(results, "tables", "the release")
+
+
+def _unmet(about: Mapping[str, Any]) -> int:
+    """Return the number of shared numbers that rounding could not make agree, of counts and of measures."""
+    notes = [about, *about.get("measures", {}).values()]
+    return sum(int(note.get("violations", {}).get("marginal", 0)) for note in notes)
+
+
+def _stop(results: tuple[RuleResult, ...], where: str, who: str) -> None:
+    failed = [result.name for result in results if not result.passed]
+    if failed:
+        raise RuleFailed(
+            f"{who} breaks {', '.join(failed)}",
+            where=where,
+            hint="report this: post-processing promises these rules",
+        )
+
+
+# Conflicts: whether the measurements contradict an invariant beyond chance. This is computed from noisy
+# numbers only, so that it may be published.
+#
+# A table whose noise has a known variance shows a number of an invariant as a sum of its cells after weighted
+# least squares along its own hierarchy, before any invariant has touched it. The variance σ² of that sum is
+# exact: the cells that are added are of different columns or different roots, whose noise is independent.
+#
+# How far is too far. S = Σ w·Z over independent discrete Laplace or Gaussian errors Z of variances v, with
+# Σ w²v = σ² and every |w| at most 1, satisfies E exp(sS) <= 1/(1 - b·s²σ²/2) for |s| <= 1, b = 2(cosh 1 - 1):
+# a discrete Laplace variable has E exp(sZ) = 1/(1 - v(cosh s - 1)), a Gaussian one no more, and a product of
+# such bounds is no more than the bound of the sum. Chernoff's bound at s = √2(1 - 1/u)/τ, τ² = b·max(σ², 2),
+# gives
+#
+#     P(|S| >= u·τ/√2) <= (u + 1)·e^(1 - u)        for u >= 1.
+#
+# With n numbers compared, u is chosen so that this is ``FALSE_ALARM``/n: if all invariants are right, a
+# release is called in conflict at most that often.
+
+
+FALSE_ALARM = 1e-6
+_LATTICE = 2 * (math.cosh(1) - 1)
+_STEPS = 50
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """The comparison of an invariant with the measurements.
+
+    Attributes
+    ----------
+    compared
+        How many numbers of it were compared, in all tables that show it with noise of known variance.
+    beyond_chance
+        How many of those differ by more than noise explains.
+    """
+
+    compared: int = 0
+    beyond_chance: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+def conflicts(agreement: Agreement, measured: Mapping[str, Estimate]) -> dict[str, Conflict]:
+    """Compare every invariant with every table that shows it.
+
+    Parameters
+    ----------
+    measured
+        Table -> what was measured of it, on its tree; only tables whose noise is independent and of exactly
+        known variance.
+    """
+    measured = {
+        name: measurement for name, measurement in measured.items() if name in agreement.overlap.tables
+    }
+    trees = {name: agreement.overlap.tables[name].tree for name in measured}
+    fitted = {
+        name: consistency(trees[name], measurement.values, measurement.variances)
+        for name, measurement in measured.items()
+    }
+    spreads = agreement.groups[0].spreads
+    fitted = {name: spreads[name].estimate(fit) for name, fit in fitted.items()}
+    shown: dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {}
+    for name, known in agreement.known.items():
+        shown[name] = []
+        marginal = agreement.overlap.tables[name].marginal
+        for table, estimate in fitted.items():
+            if not marginal.within(agreement.overlap.tables[table].marginal):
+                continue
+            ours, theirs = agreement.overlap.views(table, name, marginal)
+            spread = ours.gather(np.broadcast_to(estimate.variances, estimate.values.shape))
+            shown[name].append((ours.gather(estimate.values) - theirs.gather(known.values), spread))
+    number = sum(int(np.isfinite(spread).sum()) for sums in shown.values() for _, spread in sums)
+    limit = deviations(FALSE_ALARM / max(number, 1))
+    judged = {}
+    for name, pairs in shown.items():
+        compared = beyond = 0
+        for apart, spread in pairs:
+            some = np.isfinite(spread)
+            far = np.abs(apart[some]) >= limit * np.sqrt(_LATTICE * np.maximum(spread[some], 2))
+            compared, beyond = compared + int(some.sum()), beyond + int(far.sum())
+        judged[name] = Conflict(compared, beyond)
+    return judged
+
+
+def deviations(chance: float) -> float:
+    """Return u/√2 with (u + 1)·e^(1 - u) <= ``chance``: see the comment above."""
+    u = 1.0
+    for _ in range(_STEPS):  # rises to the fixed point: its slope is 1/(u + 1)
+        u = 1 - math.log(chance) + math.log(u + 1)
+    return u * (1 + 1e-9) / math.sqrt(2)
+
+
+# Cells that fail a check, by name: within tables, and between tables or invariants.
+
+
+def failed_cells(
+    run: Run,
+    agreement: Agreement,
+    published: Mapping[str, NDArray[Any]],
+    margins: Mapping[str, NDArray[np.float64]],
+) -> list[Fault]:
+    """Return every cell that fails a check, check by check.
+
+    Parameters
+    ----------
+    run, agreement
+        The spec, and how its tables hang together.
+    published
+        Table -> (nodes, cells) finished numbers.
+    margins
+        Table -> half-widths, infinite where there are none.
+    """
+    promised = run.loaded.spec.postprocessing
+    faults: list[Fault] = []
+    for name, layout in agreement.layouts.items():
+        if name not in published:
+            continue
+        # What is published of a mean, median or rate has its own margins, not one for each number behind it.
+        some = margins.get(name, np.array(np.inf))
+        promises = promises_of(layout, promised)
+        wanted = promises.consistency and some.shape == published[name].shape
+        faults += table_faults(
+            name,
+            layout.parents,
+            published[name],
+            cell_codes(layout),
+            promised=promises,
+            # Nodes that were not measured are not published then; and no margins at all are a wish.
+            margins=some if wanted and np.isfinite(some).any() else None,
+        )
+    return faults + (_differences(run, agreement, published) if promised.consistency else [])
+
+
+def cell_codes(layout: Layout) -> Codes:
+    """Return a function that names the cells of a table."""
+    sizes = tuple(domain.size for domain in layout.others)
+
+    def codes(node: int, cell: int) -> dict[str, str]:
+        named = {} if layout.along is None else {layout.along.name: layout.along.node_codes[node]}
+        places = np.unravel_index(cell, sizes) if sizes else ()
+        own_codes = {d.name: d.codes[int(code)] for d, code in zip(layout.others, places, strict=True)}
+        return {name: {**named, **own_codes}[name] for name in layout.table.dimensions}
+
+    return codes
+
+
+def _differences(run: Run, agreement: Agreement, published: Mapping[str, NDArray[Any]]) -> list[Fault]:
+    """Return the shared numbers on which two tables, or a table and an invariant, differ."""
+    faults: list[Fault] = []
+    for one, other, view, wrong in agreement.compared(published):
+        if one in agreement.known:
+            continue  # invariants come last, and have been compared with each other when the spec was read
+        kind = "invariant" if other in agreement.known else "table"
+        codes = _shared_codes(run, agreement.holding(one), view)
+        faults += faults_in(one, f"differs from {kind} {other}", wrong, codes)
+    return faults
+
+
+def promises_of(layout: Layout, promised: PostProcessing) -> PostProcessing:
+    """Return the promises for a table or array: numbers that may be negative stay so.
+
+    Where numbers do not add up they agree with nothing; of choices, which are positions, nothing is promised.
+    """
+    measure = layout.table.measured
+    if measure is not None and not measure.adds_up and not measure.linear:
+        return promised.model_copy(update=dict.fromkeys(type(promised).model_fields, False))
+    kept = {} if layout.adds_up else {"consistency": False}
+    return promised.model_copy(update=kept | ({"nonnegativity": False} if layout.signed else {}))
+
+
+def _shared_codes(run: Run, tables: ReconciledGroup, view: View) -> Codes:
+    """Return a function that names the numbers of a margin that two tables share."""
+    frames = tables.overlap.tables.values()
+    axes = {name: size for frame in frames for name, size in frame.flat.items()}
+    sizes = tuple(axes[name] for name in view.marginal.flat)
+
+    def codes(row: int, group: int) -> dict[str, str]:
+        named = {}
+        if view.marginal.along is not None and view.rows is not None:
+            along = run.loaded.domains[view.marginal.along]
+            assert isinstance(along, HierarchyDomain)  # noqa: S101 - the key says so
+            named[along.name] = along.node_codes[int(view.rows[row])]
+        places = np.unravel_index(group, sizes) if sizes else ()
+        return named | tables.codes({n: int(p) for n, p in zip(view.marginal.flat, places, strict=True)})
+
+    return codes

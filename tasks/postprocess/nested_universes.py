@@ -1,4 +1,4 @@
-"""Tables of a part of the records among tables of all of them: where their cells lie, if cells decide it.
+"""Tables of part of the records joined to tables of all records, where cells decide which part.
 
 A universe can be joined to a larger one if each of its tests is a union of cells of one table there, its
 *holder*. Then each test is one more coding of the column that it is about, of two cells and coarser than all
@@ -33,7 +33,7 @@ from tabularium.validations.universes.universe import Universe
 
 @dataclass(frozen=True, eq=False)
 class CellEmbedding:
-    """Where the cells of a table lie among its places.
+    """The embedding of a table's cells among all places.
 
     Attributes
     ----------
@@ -52,20 +52,20 @@ class CellEmbedding:
 
     @classmethod
     def of(cls, domains: Sequence[Domain], chains: Sequence[Chain]) -> CellEmbedding:
-        """Lay the cells of a cross of columns along the axes of the chains that they are in."""
-        own = {name: (chain, level) for chain in chains for level, name in enumerate(chain.names)}
+        """Embed the cells of crossed columns along the axes of their chains."""
+        levels_by_name = {name: (chain, level) for chain in chains for level, name in enumerate(chain.names)}
         flat: dict[str, int] = {}
         at = np.zeros(1, np.int64)
         for domain in domains:
-            if domain.name not in own:
+            if domain.name not in levels_by_name:
                 flat[domain.name] = domain.size
-                place, size = np.arange(domain.size), domain.size
+                index, size = np.arange(domain.size), domain.size
             else:
-                chain, level = own[domain.name]
+                chain, level = levels_by_name[domain.name]
                 sizes = chain.sizes[: level + 1]
                 flat |= dict(zip(chain.axes, sizes, strict=False))
-                place, size = np.ravel_multi_index(tuple(chain.places[level].T), sizes), prod(sizes)
-            at = (at[:, None] * size + place).ravel()
+                index, size = np.ravel_multi_index(tuple(chain.places[level].T), sizes), prod(sizes)
+            at = (at[:, None] * size + index).ravel()
         same = len(at) == prod(flat.values()) and bool((np.diff(at) == 1).all())
         return cls(flat, None if same else at)
 
@@ -100,7 +100,7 @@ class CellEmbedding:
         return np.where(self.at >= 0, places[:, self.at], 0)
 
     def back(self, made: Estimate) -> Estimate:
-        """Return the estimate of the cells alone."""
+        """Return the estimate of the cells only."""
         return Estimate(self.cells(made.values), self.cells(made.variances))
 
 
@@ -111,31 +111,27 @@ def codes_at(
     codes: dict[str, str] = {}
     chained = {axis for chain in chains for axis in chain.axes}
     for chain in chains:
-        place = tuple(group[axis] for axis in chain.axes if axis in group)
-        if place:
-            codes[chain.names[len(place) - 1]] = chain.code(place)
-    return codes | {name: domains[name].codes[place] for name, place in group.items() if name not in chained}
+        key = tuple(group[axis] for axis in chain.axes if axis in group)
+        if key:
+            codes[chain.names[len(key) - 1]] = chain.code(key)
+    return codes | {name: domains[name].codes[index] for name, index in group.items() if name not in chained}
 
 
 Bools = NDArray[np.bool_]
 ALONE = " where "
-"""Marks an axis of one universe alone."""
+"""Marks an axis of only one universe."""
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class JoinedUniverse:
     """The tables of a universe that is joined to a larger one.
 
     Attributes
     ----------
-    where
-        Its text.
     holder
         The table whose cells decide it.
     tests
         Column of the holder -> which of its cells are inside.
-    layouts
-        Its tables.
     """
 
     where: str
@@ -153,7 +149,7 @@ class Tested:
     tests: list[tuple[str, Bools]] = field(default_factory=list)
 
     def takes(self, name: str, mask: Bools) -> bool:
-        """Add a test of the coarsest coding if it fits to those that are there; say whether it does."""
+        """Add a test of the coarsest coding if it fits the others; return whether it does."""
         if any(np.array_equal(mask, other) for _, other in self.tests):
             return True
         kinds = self._kinds(len(self.tests))
@@ -163,26 +159,26 @@ class Tested:
         return prod(self.chain().sizes) <= MOST_PLACES * self.codings[-1].size
 
     def _kinds(self, number: int) -> NDArray[np.int64]:
-        """Return (cells,) which of the first tests hold, as a number for each combination that occurs."""
+        """Return (cells,) a number for each combination of the first tests that occurs."""
         held = np.array([mask for _, mask in self.tests[:number]], np.int64)
-        found: NDArray[np.int64] = np.zeros(self.codings[0].size, np.int64)
+        kinds: NDArray[np.int64] = np.zeros(self.codings[0].size, np.int64)
         for row in held:
-            found = np.unique(2 * found + row, return_inverse=True)[1].ravel().astype(np.int64)
-        return found
+            kinds = np.unique(2 * kinds + row, return_inverse=True)[1].ravel().astype(np.int64)
+        return kinds
 
     def chain(self) -> Chain:
-        """Return the codings of the column as one chain, those that tests make in front."""
+        """Return the codings of the column as one chain, with those made by tests first."""
         kinds = [self._kinds(number + 1) for number in range(len(self.tests))]
         made: list[Domain] = []
         parents = []
-        for (name, mask), own, after in zip(self.tests, kinds, [*kinds[1:], None], strict=True):
-            first = np.unique(own, return_index=True)[1]
+        for (name, mask), kind, after in zip(self.tests, kinds, [*kinds[1:], None], strict=True):
+            first = np.unique(kind, return_index=True)[1]
             codes = tuple("inside" if mask[cell] else "outside" for cell in first)
             made.append(CategoryDomain(name, codes, codes))
             if after is None:
-                parents.append(own)
+                parents.append(kind)
             else:
-                parents.append(own[np.unique(after, return_index=True)[1]])
+                parents.append(kind[np.unique(after, return_index=True)[1]])
         return laid_out([*made, *self.codings], [*parents, *self.parents])
 
 
@@ -192,15 +188,13 @@ def joined(
     layouts: Mapping[str, Layout],
     chains: Sequence[Chain],
     inner: Iterable[tuple[str, Universe, dict[str, Layout]]],
-) -> tuple[list[Part], list[Chain]]:
-    """Return those universes that can be joined to a larger one, and the chains of codings with their tests.
+) -> tuple[list[JoinedUniverse], list[Chain]]:
+    """Return the universes that can be joined to a larger one, and the chains of codings with their tests.
 
     Parameters
     ----------
     outer
         The larger universe; None for all records.
-    layouts
-        Its tables.
     chains
         The nested codings among their columns.
     inner
@@ -208,22 +202,22 @@ def joined(
     """
     tested: dict[str, Tested] = {}
     parts = []
-    for where, universe, own in inner:
-        found = _decided(loaded, outer, universe, where, layouts, chains, own)
-        if found is None:
+    for where, universe, layouts_inside in inner:
+        decision = _decided(loaded, outer, universe, where, layouts, chains, layouts_inside)
+        if decision is None:
             continue
-        holder, tests = found
+        holder, tests = decision
         after = {name: Tested(list(t.codings), list(t.parents), list(t.tests)) for name, t in tested.items()}
         fits = True
         coarse: dict[str, Bools] = {}
         for name, mask in tests.items():
-            chain = next((each for each in chains if name in each.names), None)
+            chain = next((chain for chain in chains if name in chain.names), None)
             codings = [loaded.domains[name]] if chain is None else list(chain.domains)
             top = codings[0].name
             if top not in after:
                 pairs = zip(codings[1:], codings, strict=False)
                 parents = [lies_in(a.name, b.name, loaded.spec.columns, loaded.domains) for a, b in pairs]
-                after[top] = Tested(codings, [each for each in parents if each is not None])
+                after[top] = Tested(codings, [parent for parent in parents if parent is not None])
             up = lies_in(name, top, loaded.spec.columns, loaded.domains)
             assert up is not None  # noqa: S101 - they are of one chain
             shrunk = np.zeros(codings[0].size, bool)
@@ -234,9 +228,9 @@ def joined(
             fits = fits and after[top].takes(f"{name} where {where}", shrunk)
         if fits:
             tested = after
-            parts.append(Part(where, holder, coarse, own))
-    made = [each for each in chains if each.names[0] not in tested]
-    return parts, [*made, *(each.chain() for each in tested.values())]
+            parts.append(JoinedUniverse(where, holder, coarse, layouts_inside))
+    made = [chain for chain in chains if chain.names[0] not in tested]
+    return parts, [*made, *(tested_domain.chain() for tested_domain in tested.values())]
 
 
 def _decided(
@@ -246,35 +240,37 @@ def _decided(
     where: str,
     layouts: Mapping[str, Layout],
     chains: Sequence[Chain],
-    own: Mapping[str, Layout],
+    nested: Mapping[str, Layout],
 ) -> tuple[str, dict[str, Bools]] | None:
-    """Return a table that decides a universe, and its columns with which of their cells are inside."""
+    """Return a table whose cells decide a universe, and the mask of inside cells of its columns."""
     tests = _narrower(loaded, outer, universe)
     if not tests:
         return None
     best: tuple[int, str, dict[str, Bools]] | None = None
     for name, layout in layouts.items():
         flat = [domain.name for domain in layout.others if loaded.domains.get(domain.name) is domain]
-        found: dict[str, Bools] = {}
+        masks: dict[str, Bools] = {}
         for column, mask in tests.items():
-            for each in flat:
-                lift = lies_in(each, column, loaded.spec.columns, loaded.domains)
-                if lift is not None and column not in (n for n in found):
-                    found[each] = found[each] & mask[lift] if each in found else mask[lift]
+            for flat_layout in flat:
+                lift = lies_in(flat_layout, column, loaded.spec.columns, loaded.domains)
+                if lift is not None and column not in (n for n in masks):
+                    masks[flat_layout] = (
+                        masks[flat_layout] & mask[lift] if flat_layout in masks else mask[lift]
+                    )
                     break
             else:
                 break
         else:
-            shown = [_shared(loaded, chains, layout, each) for each in own.values()]
-            if all(each is not None for each in shown):
-                number = sum(len(each) for each in shown if each is not None)
+            shown = [_shared(loaded, chains, layout, inside) for inside in nested.values()]
+            if all(mask is not None for mask in shown):
+                number = sum(len(mask) for mask in shown if mask is not None)
                 if best is None or number > best[0]:
-                    best = number, name, found
+                    best = number, name, masks
     return None if best is None else (best[1], best[2])
 
 
 def _narrower(loaded: Loaded, outer: Universe | None, universe: Universe) -> dict[str, Bools] | None:
-    """Return the tests by which a universe is smaller than another; None where it is no part of it."""
+    """Return the tests that narrow a universe to a smaller one; None where that is no part of it."""
     above, nulls_above = ({}, {}) if outer is None else (outer.columns, outer.nulls)
     alternatives = frozenset() if outer is None else outer.key[1]  # type: ignore[index]
     if universe.key[1] != alternatives:  # type: ignore[index]
@@ -294,7 +290,7 @@ def _narrower(loaded: Loaded, outer: Universe | None, universe: Universe) -> dic
 
 
 def _shared(loaded: Loaded, chains: Sequence[Chain], holder: Layout, table: Layout) -> list[str] | None:
-    """Return the columns of a table that its holder has too; None where it cannot lie among such tables."""
+    """Return the columns of a table that its holder has too; None where it cannot be joined."""
     if table.along is not None and (holder.along is not table.along or holder.nodes < table.nodes):
         return None
     crossed = {domain.name for domain in table.others}
@@ -315,12 +311,12 @@ def _shared(loaded: Loaded, chains: Sequence[Chain], holder: Layout, table: Layo
 
 def _columns(loaded: Loaded, layout: Layout) -> list[str]:
     along = [] if layout.along is None else [layout.along.name]
-    return [*along, *(each.name for each in layout.others if each.name in loaded.domains)]
+    return [*along, *(other.name for other in layout.others if other.name in loaded.domains)]
 
 
 def _real(loaded: Loaded, chains: Sequence[Chain], holder: Layout, domain: Domain) -> bool:
     """Whether the holder has a column, or a finer coding of it in a chain."""
-    names = {each.name for each in holder.others}
+    names = {other.name for other in holder.others}
     for chain in chains:
         if domain.name in chain.names:
             return bool(names.intersection(chain.names[chain.names.index(domain.name) :]))
@@ -328,18 +324,18 @@ def _real(loaded: Loaded, chains: Sequence[Chain], holder: Layout, domain: Domai
 
 
 def spread_of(
-    loaded: Loaded, part: Part, holder: Layout, layout: Layout, chains: Sequence[Chain]
+    loaded: Loaded, part: JoinedUniverse, holder: Layout, layout: Layout, chains: Sequence[Chain]
 ) -> CellEmbedding:
-    """Lay the cells of a table of a universe out among those of all records."""
+    """Embed the cells of a table of a universe among those of all records."""
     flat: dict[str, int] = {}
     left = dict(part.tests)
     every = _Axes(np.zeros(1, np.int64), *(np.array([value]) for value in (True, True, True, False)))
     for domain in layout.others:
-        chain = next((each for each in chains if domain.name in each.names), None)
+        chain = next((chain for chain in chains if domain.name in chain.names), None)
         if chain is None:
-            own = _real(loaded, chains, holder, domain)
-            flat[domain.name if own else f"{domain.name}{ALONE}{part.where}"] = domain.size
-            every = every.times(_Axes.plain(domain.size, own=own))
+            real = _real(loaded, chains, holder, domain)
+            flat[domain.name if real else f"{domain.name}{ALONE}{part.where}"] = domain.size
+            every = every.times(_Axes.plain(domain.size, own=real))
         else:
             top = next((name for name in left if name in chain.names), None)
             mask = None if top is None else left.pop(top)
@@ -347,7 +343,7 @@ def spread_of(
             flat |= dict(zip(chain.axes, chain.sizes[: level + 1], strict=False))
             every = every.times(_Axes.of(chain, level, top, mask))
     for top, mask in left.items():
-        chain = next(each for each in chains if top in each.names)
+        chain = next(chain for chain in chains if top in chain.names)
         level = _level(chain, top, mask)
         flat |= dict(zip(chain.axes, chain.sizes[: level + 1], strict=False))
         every = every.times(_Axes.of(chain, level, top, mask).of_those_inside())
@@ -382,7 +378,7 @@ class _Axes:
 
     @classmethod
     def of(cls, chain: Chain, level: int, top: str | None, mask: Bools | None) -> _Axes:
-        """Return the cells of a coding in a chain, of which a test of its coding ``top`` may say more."""
+        """Return the cells of a coding in a chain, narrowed by a test of its coding ``top``."""
         sizes, places = chain.sizes[: level + 1], chain.places[level]
         at = np.ravel_multi_index(tuple(places.T), sizes)
         real = np.zeros(prod(sizes), bool)
@@ -396,7 +392,7 @@ class _Axes:
         return cls(at, inside[at], inside, real, np.zeros(prod(sizes), bool))
 
     def of_those_inside(self) -> _Axes:
-        """Return it with one cell: all that is inside."""
+        """Return it with one cell for everything inside."""
         return _Axes(self.at[self.shown], self.shown[self.shown], self.inside, self.real, self.elsewhere)
 
     def times(self, other: _Axes) -> _Axes:
@@ -411,7 +407,7 @@ class _Axes:
 
 
 def _level(chain: Chain, top: str, mask: Bools) -> int:
-    """Return the level of a chain at which a test of its coding ``top`` is decided."""
+    """Return the level of a chain that decides a test of its coding ``top``."""
     places = chain.places[chain.names.index(top)]
     for level in range(places.shape[1]):
         same = (places[:, : level + 1] == places[np.flatnonzero(mask)[0], : level + 1]).all(axis=1)

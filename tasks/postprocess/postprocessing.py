@@ -1,4 +1,4 @@
-"""The post-processing of a release: one chain of steps, for its stages, for dry runs and for simulations.
+"""The steps of post-processing, for stages, dry runs and simulations.
 
 ::
 
@@ -17,8 +17,8 @@ import numpy as np
 from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.agreement import Agreement, StepResult
-from tabularium.tasks.postprocess.mapped_arrays import ArrayStore
 from tabularium.tasks.postprocess.table_layout import measured_tree
+from tabularium.tasks.runtime.workspace import ArrayStore
 from tabularium.validations.redaction import bare_errors
 from tabularium.validations.release_spec.load import Loaded
 
@@ -41,12 +41,10 @@ ROUNDING = "rounding"
 
 @dataclass(frozen=True, eq=False)
 class PostProcessor:
-    """What the spec has done to its tables.
+    """The post-processing of a spec's tables.
 
     Attributes
     ----------
-    agreement
-        How the tables hang together.
     steps
         The steps that the spec wants, in their order.
     """
@@ -56,7 +54,7 @@ class PostProcessor:
 
     @classmethod
     def of(cls, loaded: Loaded) -> PostProcessor:
-        """Read from a spec what is to be done."""
+        """Return the post-processing that a spec asks for."""
         wanted = loaded.spec.postprocessing
         chosen = {
             CONSISTENCY: wanted.consistency,
@@ -85,7 +83,7 @@ class PostProcessor:
         variances: bool = True,
         arrays: ArrayStore | None = None,
     ) -> StepResult:
-        """Take all tables through one step.
+        """Apply one step to all tables.
 
         Without ``variances`` those of several tables are rough: good for the next step, not for margins.
         ``arrays`` is where to put what comes of tables that have nothing to agree with.
@@ -96,7 +94,7 @@ class PostProcessor:
         return take(estimates, arrays=arrays)
 
     def finish(self, measured: Mapping[str, Estimate]) -> dict[str, Estimate]:
-        """Take all tables through all steps; the same comes out for the same, always."""
+        """Apply all steps to all tables; deterministic."""
         estimates = dict(measured)
         for step in self.steps:
             estimates = self.apply(step, estimates, variances=False).estimates
@@ -104,7 +102,7 @@ class PostProcessor:
 
     @bare_errors
     def dry_run(self) -> None:
-        """Take empty tables and the invariants of the spec through all steps.
+        """Apply all steps to empty tables and the invariants of the spec.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""How a table of the spec lies in memory: the nodes of one hierarchy, crossed with the other dimensions.
+"""The layout of a table in memory: the nodes of one hierarchy, crossed with the other dimensions.
 
 Every table is an array (nodes, cells). A table without a hierarchical dimension has one node. Nodes are
 the breadth-first prefix of the code list down to the deepest measured level, so that node i of the table
@@ -8,6 +8,7 @@ is node i of the code list.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +17,13 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.arrays import strips
 from tabularium.mechanisms.errors import PublicationError
-from tabularium.mechanisms.inference import Estimate
+from tabularium.mechanisms.inference import Estimate, Hierarchy
 from tabularium.mechanisms.noise_distributions import NOTHING
 from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut, nodes_to
+from tabularium.validations.domains.known_marginals import KnownMarginal
 from tabularium.validations.release_spec.checks.table_checks import MECHANISM
 from tabularium.validations.release_spec.load import Loaded
+from tabularium.validations.release_spec.measures.measure import PART, Measure
 from tabularium.validations.release_spec.tables import Histogram, Table
 
 
@@ -64,7 +67,7 @@ class Layout:
 
     @classmethod
     def of_histogram(cls, histogram: Histogram) -> Layout:
-        """Return a layout without any cell's meaning: what is measured of a histogram lies as it comes."""
+        """Return a layout of a histogram's measurement, whose cells have no meaning."""
         table = Table(
             name=histogram.name, dimensions=(), share=histogram.share, levels={}, mechanism=MECHANISM
         )
@@ -85,13 +88,13 @@ class Layout:
         if self.impossible is None:
             return None
         nodes = self.cuts[level]
-        found = ~self.impossible[nodes].reshape(len(nodes), *(domain.size for domain in self.others))
-        return None if found.all() else found
+        possible = ~self.impossible[nodes].reshape(len(nodes), *(domain.size for domain in self.others))
+        return None if possible.all() else possible
 
     def possible(self, level: str) -> NDArray[np.bool_] | None:
         """Return which numbers of a level are measured, in the shape of counting; None where all are."""
-        found = self.measured_at(level)
-        return None if found is None else found.reshape(self.shape(level))
+        possible = self.measured_at(level)
+        return None if possible is None else possible.reshape(self.shape(level))
 
     def measured_shape(self, level: str) -> tuple[int, ...]:
         """Return the shape in which a level is measured: flat where some of its numbers are impossible."""
@@ -99,7 +102,7 @@ class Layout:
         return self.shape(level) if possible is None else (int(possible.sum()),)
 
     def impossible_rows(self, *, consistent: bool) -> dict[str, int]:
-        """Return what a certificate says of cells that nobody can be in: how many are published, if any.
+        """Return the certificate's entry on impossible cells: how many are published, if any.
 
         ``consistent``: all nodes are published, and not only those that were measured.
         """
@@ -109,7 +112,7 @@ class Layout:
         return {"impossible": int(self.impossible[nodes].sum())}
 
     def in_shape(self, level: str, measured: NDArray[Any]) -> NDArray[Any]:
-        """Return measured numbers in the shape of the level, 0 where nobody can be.
+        """Return measured numbers in the shape of the level, 0 in impossible cells.
 
         Raises
         ------
@@ -126,18 +129,18 @@ class Layout:
                 where="measurements",
                 hint="restore the measurements from the backup",
             )
-        whole = np.zeros(possible.shape, measured.dtype)
-        whole[possible] = measured
-        return whole
+        everywhere = np.zeros(possible.shape, measured.dtype)
+        everywhere[possible] = measured
+        return everywhere
 
     @property
     def signed(self) -> bool:
-        """Whether its numbers may be less than zero: sums of what may be."""
+        """Whether its numbers may be negative: sums of values that may be."""
         return self.table.measured is not None and self.table.measured.signed
 
     @property
     def adds_up(self) -> bool:
-        """Whether its numbers are sums over records, which those of several cells make together."""
+        """Whether its numbers are sums over records, so that cells add up."""
         return self.table.measured is None or self.table.measured.adds_up
 
     @property
@@ -173,8 +176,8 @@ def measured_tree(
         several levels: inverse-variance mean. Where nobody can be both are 0, whatever was given.
     """
     values = np.zeros((layout.nodes, layout.cells)) if out is None else out
-    each = any(np.ndim(variance) for _, variance in parts.values())
-    precision = np.zeros((layout.nodes, layout.cells if each else 1))
+    per_cell = any(np.ndim(variance) for _, variance in parts.values())
+    precision = np.zeros((layout.nodes, layout.cells if per_cell else 1))
     for level, (noisy, variance) in parts.items():
         cut = layout.cuts[level]
         given = np.asarray(noisy).reshape(len(cut), layout.cells)
@@ -199,6 +202,97 @@ def measured_tree(
 
 
 def _as_rows(variance: Any, given: NDArray[Any]) -> NDArray[np.float64]:
-    """Return one variance, or one for each cell, so that it goes with the rows of a level."""
+    """Return one variance, or one for each cell, in the shape of a level's rows."""
     spread = np.asarray(variance, float)
     return spread.reshape(given.shape) if spread.ndim else spread
+
+
+# Denominators of rates: the counts of another table, an invariant or public figures, cell by cell. They
+# have the dimensions of the rate's table or fewer; a number stands for all cells of the others. Along a
+# hierarchy they go down at least as far as the table, and their upper nodes are sums.
+
+
+Floats = NDArray[np.float64]
+Nodes = slice | NDArray[np.intp]
+"""Which nodes of a table are wanted."""
+
+
+def known_on_tree(loaded: Loaded, known: KnownMarginal) -> tuple[Hierarchy, Floats]:
+    """Return public numbers at their level, and the sums above it, (nodes, cells); one node without one."""
+    if known.along is None:
+        return Hierarchy(np.array([-1])), known.values.astype(np.float64)
+    domain = loaded.domains[known.along]
+    assert isinstance(domain, HierarchyDomain)  # noqa: S101 - the spec's own check
+    assert known.level is not None and known.nodes is not None  # noqa: S101 - they go with along
+    tree = Hierarchy(domain.parents[: nodes_to(domain, known.level)])
+    values = np.zeros((tree.nodes, known.values.shape[1]))
+    values[known.nodes] = known.values
+    for block in tree.up(values.shape[1]):
+        values[block.parents] = block.total(values[block.children])
+    return tree, values
+
+
+def denominator_of(loaded: Loaded, layout: Layout, estimates: Mapping[str, Estimate]) -> Estimate | None:
+    """Return the denominator of a rate, (nodes, cells of its table); None for a rate over its own records.
+
+    Parameters
+    ----------
+    layout
+        Of the array of the rate.
+    estimates
+        Of the counts of all tables; public numbers have the variance 0.
+    """
+    denominators = denominator_at(loaded, layout, estimates)
+    return None if denominators is None else denominators(slice(None))
+
+
+def denominator_at(
+    loaded: Loaded, layout: Layout, estimates: Mapping[str, Estimate]
+) -> Callable[[Nodes], Estimate] | None:
+    """Return a function of nodes for the denominator of a rate; as :func:`denominator_of`."""
+    measure = layout.table.measured
+    if measure is None or measure.denominator is None:
+        return None
+    for known in (*loaded.known, *loaded.figures):
+        if known.name == measure.denominator:
+            _, values = known_on_tree(loaded, known)
+            shown = _spread(loaded, layout, known.flat, values, known.along is not None)
+            return lambda nodes: Estimate(_rows(shown, nodes), np.zeros((1, 1)))
+    other = next(table for table in loaded.spec.tables if table.name == measure.denominator)
+    names = [name for name in other.dimensions if name != other.along]
+    estimate = estimates[other.name]
+    # Without a hierarchy of its own, or along one that this table has too: the spec's own check.
+    treed = other.along is not None
+    spread = np.broadcast_to(estimate.variances, estimate.values.shape)
+    both = [_spread(loaded, layout, names, numbers, treed) for numbers in (estimate.values, spread)]
+    return lambda nodes: Estimate(*(_rows(numbers, nodes) for numbers in both))
+
+
+def total_over(
+    loaded: Loaded, layouts: Mapping[str, Layout], measure: Measure, estimates: Mapping[str, Estimate]
+) -> float | None:
+    """Return the total of a rate's denominator; None where it is over its own records, or is not a rate."""
+    for known in (*loaded.known, *loaded.figures):
+        if known.name == measure.denominator:
+            return float(known.values.sum())
+    if measure.denominator is None:
+        return None
+    return float(estimates[measure.denominator].values[layouts[measure.denominator].parents < 0].sum())
+
+
+def _spread(loaded: Loaded, layout: Layout, names: Sequence[str], values: Floats, treed: bool) -> Floats:
+    """Return a view of numbers (nodes, cells over ``names``) for a table: nodes, an axis a dimension."""
+    grid = values.reshape(len(values), *(loaded.domains[name].size for name in names))
+    wanted = [domain for domain in layout.others if domain.name != PART]
+    grid = grid.transpose(
+        0, *(1 + list(names).index(domain.name) for domain in wanted if domain.name in names)
+    )
+    missing = [1 + index for index, domain in enumerate(wanted) if domain.name not in names]
+    grid = np.expand_dims(grid[: layout.nodes] if treed else grid, missing)
+    return np.broadcast_to(grid, (layout.nodes, *(domain.size for domain in wanted)))
+
+
+def _rows(numbers: Floats, nodes: Nodes) -> Floats:
+    """Return the numbers at some nodes, (nodes, cells)."""
+    some = numbers[nodes]
+    return some.reshape(len(some), math.prod(some.shape[1:]))

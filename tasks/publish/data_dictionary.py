@@ -1,4 +1,4 @@
-"""What the columns of a published table mean, in words: the same in every format."""
+"""The meaning of the columns of a published table, in words: the same in every format."""
 
 from __future__ import annotations
 
@@ -41,16 +41,12 @@ class DataDictionaryEntry:
     ----------
     name, kind
         As in the table; the kind of its values, codes spelled out.
-    title
-        What it is called.
     description
         What it means; empty where the title says it.
     unit
         Of a number: what is counted.
     domain
         Of a column of codes: the domain they are from.
-    is_key
-        Whether it tells rows apart.
     """
 
     name: str
@@ -65,28 +61,28 @@ class DataDictionaryEntry:
 def column_meanings(loaded: Loaded, table: PublishedTable) -> list[DataDictionaryEntry]:
     """Return the columns of a table or histogram, in the order of its frame."""
     entry = table.entry
-    said = _of_histogram(entry) if isinstance(entry, Histogram) else _of_table(loaded, entry, table.method)
-    known = {name: (title, description, more) for name, title, description, more in said}
-    found = []
+    meaning = _of_histogram(entry) if isinstance(entry, Histogram) else _of_table(loaded, entry, table.method)
+    known = {name: (title, description, more) for name, title, description, more in meaning}
+    meanings = []
     for field in table.frame.schema:
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         title, description, more = known[field.name]
-        found.append(DataDictionaryEntry(field.name, kind, title, description, **more))
-    return found
+        meanings.append(DataDictionaryEntry(field.name, kind, title, description, **more))
+    return meanings
 
 
 def title_of(entry: Table | Histogram) -> str:
-    """Return what a table or a histogram is called."""
+    """Return the title of a table or a histogram."""
     return entry.title or entry.name
 
 
 def title_of_release(loaded: Loaded) -> str:
-    """Return what the release is called, with its period."""
+    """Return the title of the release, with its period."""
     return title_with_period(loaded.spec.about, loaded.spec.product, loaded.spec.period)
 
 
 def title_with_period(about: About, product: str, period: str) -> str:
-    """Return what a release of a product is called, with its period."""
+    """Return the title of a release of a product, with its period."""
     return f"{about.title or product}, {period}"
 
 
@@ -112,8 +108,8 @@ def _of_table(loaded: Loaded, entry: Table, method: str) -> Said:
     if entry.along is not None:
         along = loaded.domains[entry.along]
         levels = ", ".join(along.levels) if isinstance(along, HierarchyDomain) else ""
-        said = f"The level of {entry.along} to which the row belongs: {levels}. Each level counts all records"
-        yield "level", "Level", f"{said} again: choose one before adding rows up.", {}
+        text = f"The level of {entry.along} to which the row belongs: {levels}. Each level counts all records"
+        yield "level", "Level", f"{text} again: choose one before adding rows up.", {}
     for name in entry.dimensions:
         title = loaded.spec.columns[name].title or name
         yield name, title, "", {"domain": loaded.domains[name], "is_key": True}
@@ -145,7 +141,7 @@ def _meaning(method: str) -> str:
 
 
 def quality_in_words(rules: Quality) -> str:
-    """Return what the flags mean, and the rules behind them."""
+    """Return the meaning of the flags, and the rules behind them."""
     limits = [
         f"{flag} where the margin of error is above {_limit(limit)}"
         for flag, limit in (("unreliable", rules.unreliable), ("suppressed", rules.suppress))
@@ -158,16 +154,16 @@ def quality_in_words(rules: Quality) -> str:
 
 
 def measure_quality(rules: Quality, measure: Measure) -> str:
-    """Return what the flags of a measure mean, in words."""
+    """Return the meaning of the flags of a measure, in words."""
     of, limits = rules.limits_of(measure)
     what = "the published value" if of == "value" else measure.part_of
-    found = [
+    qualities = [
         f"{flag} where the margin of error is above {_limit(limit, what)}"
         for flag, limit in (("unreliable", limits.unreliable), ("suppressed", limits.suppress))
         if limit is not None
     ]
     blank = "suppressed where the count is, and where too few records were seen"
-    return f"As quality, for the {measure.in_words}. Rules: {', '.join([*found, blank])}."
+    return f"As quality, for the {measure.in_words}. Rules: {', '.join([*qualities, blank])}."
 
 
 def _limit(limit: Any, of: str = "the published count") -> str:

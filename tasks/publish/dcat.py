@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tabularium.tasks.arrival.calendar_periods import first_and_last
+from tabularium.tasks.arrival.inboxes import first_and_last
 from tabularium.tasks.publish.data_dictionary import title_with_period
 from tabularium.validations.release_spec.publication import About
 from tabularium.validations.release_spec.publication_formats import kind_of
@@ -35,7 +35,7 @@ CONTEXT = {
 
 @dataclass(frozen=True)
 class File:
-    """A file of tables: its name, where it lies, bytes, SHA-256."""
+    """A file of tables: its name, path, bytes and SHA-256."""
 
     name: str
     address: str
@@ -106,7 +106,7 @@ def add_dataset(graph: Any, base: str, about: About, product: str, period: str) 
 
 
 def add_distribution(graph: Any, base: str, about: About, file: File, titles: Mapping[str, str]) -> None:
-    """Add a file of tables to the dataset that is named in ``base``; one that holds none is left out.
+    """Add a file to the dataset named in ``base``, if it holds tables.
 
     ``titles``: of each table, and of the whole release under the name ``""``.
     """

@@ -1,10 +1,10 @@
-"""The documents of a release, for people and programs: made of what is public, and kept for a lost folder.
+"""The documents of a release, for people and programs: made from public files, and kept for a lost folder.
 
 ::
 
     tables ─▶ certificate without the documents ─▶ documents ─▶ their digests go into the certificate
 
-    <measurements>/<release id>/certificate.json     the bytes that were published, and likewise
+    <measurements>/<release id>/certificate.json     the bytes that were published; so are
     <measurements>/<release id>/statement.dsse.json  of each of KEPT that there is
     <measurements>/<release id>/published-in         the publication folder, for backups
 
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tabularium.ledger import durable_files
 from tabularium.ledger.refusals import StorageFailed
-from tabularium.tasks.publish import bill_of_materials
+from tabularium.tasks.publish.certificate import software
 from tabularium.tasks.publish.release_folder import PLACE
 from tabularium.tasks.report.report import report
 from tabularium.tasks.runtime.home import Home
@@ -33,44 +33,44 @@ from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.validations.certificate import CERTIFICATE, Certificate
 
 Document = Callable[[Path, Certificate, Path | None], bytes]
-"""``(aside, told, last) -> content``, as in :func:`write_documents`; slow imports belong inside."""
+"""``(folder, certificate, last) -> content``, as in :func:`write_documents`; slow imports belong inside."""
 
 #: File name -> what makes it, in the order in which they are written.
 DOCUMENTS: Mapping[str, Document] = {
-    "bill-of-materials.cdx.json": bill_of_materials.bill_of_materials,
+    "bill-of-materials.cdx.json": software.bill_of_materials,
     "report.html": report,
 }
 
 
-def write_documents(aside: Path, told: Certificate, last: Path | None, cache: Path) -> None:
+def write_documents(aside: Path, certificate: Certificate, last: Path | None, cache: Path) -> None:
     """Write every document of a release.
 
     Parameters
     ----------
     aside
         The folder of the release, in which all tables lie already.
-    told
+    certificate
         Its certificate, whose ``files`` lack the documents.
     last
         The folder of the product's newest published release for an earlier period, where there is one.
     cache
         Folder of what is made once for an installation.
     """
-    bill_of_materials.of_this_installation(cache)
+    software.of_this_installation(cache)
     for name, make in DOCUMENTS.items():
-        (aside / name).write_bytes(make(aside, told, last))
+        (aside / name).write_bytes(make(aside, certificate, last))
 
 
 def without_documents(certificate: Certificate) -> Certificate:
-    """Return a certificate as the documents are told of it: its ``files`` lack them."""
+    """Return the certificate that the documents are made from: its ``files`` do not name them."""
     files = {name: digest for name, digest in certificate.files.items() if name not in DOCUMENTS}
     return certificate.model_copy(update={"files": files})
 
 
 def altered_document(folder: Path, certificate: Certificate, last: Path | None) -> str | None:
-    """Return the first document of a folder that is not what its certificate gives, or None."""
-    told = without_documents(certificate)
-    made = ((name, make(folder, told, last)) for name, make in DOCUMENTS.items())
+    """Return the first document of a folder that does not follow from its certificate, or None."""
+    text = without_documents(certificate)
+    made = ((name, make(folder, text, last)) for name, make in DOCUMENTS.items())
     return next((name for name, content in made if (folder / name).read_bytes() != content), None)
 
 
@@ -79,7 +79,7 @@ KEPT = (CERTIFICATE, STATEMENT, "report.html", "bill-of-materials.cdx.json")
 
 
 def keep_documents(run: Run, release_id: str, folder: str | Path) -> None:
-    """Keep the documents of a release that lies in ``folder``; those of an earlier attempt are replaced.
+    """Keep the documents of the release in ``folder``; those of an earlier attempt are replaced.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def keep_documents(run: Run, release_id: str, folder: str | Path) -> None:
 
 
 def keep_statement(home: Home, release_id: str, folder: Path) -> None:
-    """Keep the statement of an accepted draft, whose other documents were kept when it was laid out.
+    """Keep the statement of an accepted draft, whose other documents were kept when the draft was written.
 
     Raises
     ------
@@ -131,12 +131,12 @@ def kept_documents(
     Without ``statement`` there is none: one that an attempt has left that was cut off is not returned.
     """
     where = home.measurements / release_id
-    found = {name: (where / name).read_bytes() for name in KEPT if (where / name).is_file()}
+    documents = {name: (where / name).read_bytes() for name in KEPT if (where / name).is_file()}
     if statement is None:
-        found.pop(STATEMENT, None)
-    elif hashlib.sha256(found.get(STATEMENT, b"")).hexdigest() != statement:
+        documents.pop(STATEMENT, None)
+    elif hashlib.sha256(documents.get(STATEMENT, b"")).hexdigest() != statement:
         return None
-    if hashlib.sha256(found.get(CERTIFICATE, b"")).hexdigest() != certificate:
+    if hashlib.sha256(documents.get(CERTIFICATE, b"")).hexdigest() != certificate:
         return None
-    named = Certificate.read(found[CERTIFICATE]).files
-    return {name: raw for name, raw in found.items() if name in named or name in (CERTIFICATE, STATEMENT)}
+    named = Certificate.read(documents[CERTIFICATE]).files
+    return {name: raw for name, raw in documents.items() if name in named or name in (CERTIFICATE, STATEMENT)}

@@ -1,4 +1,4 @@
-"""Drafts: a release laid out for review, and published as it was laid out once it is accepted.
+"""Drafts: a release written for review, and published unchanged once it is accepted.
 
 ::
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DraftLocation:
-    """Where a draft lies, where it is to be published, and the tallies that are published with it.
+    """The folder of a draft, the folder where it will be published, and the tallies published with it.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class DraftLocation:
     @classmethod
     @bare_errors
     def of(cls, home: Home, release_id: str) -> DraftLocation:
-        """Read it from the home.
+        """Read the record from the home.
 
         Raises
         ------
@@ -86,7 +86,7 @@ class DraftLocation:
 
 
 def draft_folder(run: Run, release_id: str) -> Path:
-    """Return the folder in which this release is laid out for review."""
+    """Return the folder of this release's draft."""
     spec = run.loaded.spec
     assert spec.publication.review is not None  # noqa: S101 - asked of specs that have one
     return run.loaded.folder / spec.publication.review.folder / spec.product / spec.period / release_id
@@ -108,7 +108,7 @@ def draft_access(run: Run) -> Access:
     except KeyError:
         raise _unfit_group(review.group, "there is no such group") from None
     if os.geteuid() != 0 and group not in {os.getegid(), *os.getgroups()}:
-        raise _unfit_group(review.group, "whoever runs this is not in the group, and cannot give it a draft")
+        raise _unfit_group(review.group, "the user of this run is not in the group and cannot give it drafts")
     return Access(0o750, 0o640, group)
 
 
@@ -116,12 +116,12 @@ def _unfit_group(name: str, what: str) -> PublicationError:
     return PublicationError(
         what,
         where=f"publication.review.group {name}",
-        hint="let an administrator mend it, or name another; nothing was charged",
+        hint="let an administrator correct it, or name another; nothing was charged",
     )
 
 
 def target_folder(run: Run, release_id: str, *, reviewed: bool) -> tuple[Path, Access]:
-    """Return where a release is written whole, and who may read it there: a draft, or what is public.
+    """Return the folder in which a release is written, and who may read it: a draft's, or the public one.
 
     A draft that was laid out stays where it was, whatever the spec says meanwhile.
     """
@@ -133,7 +133,7 @@ def target_folder(run: Run, release_id: str, *, reviewed: bool) -> tuple[Path, A
 
 
 def check_draft_folder(run: Run) -> None:
-    """See, before anything is paid for, that a draft could be laid out where it is to lie.
+    """Check, before anything is paid for, that a draft can be written to its folder.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def check_draft_folder(run: Run) -> None:
 def register_draft(
     run: Run, measured: MeasuredHandle, tallied: MeasuredHandle | None, certificate: str
 ) -> None:
-    """Record which draft of a release there is, in the home and then in the ledger; again changes nothing."""
+    """Record the draft of a release in the home, then in the ledger; a second call changes nothing."""
     review = run.loaded.spec.publication.review
     assert review is not None  # noqa: S101 - only what is to be reviewed is laid out
     name = measured.release_id
@@ -171,7 +171,7 @@ def register_draft(
 
 @stage("publish the draft")
 def publish_draft(run: Run) -> str:
-    """Publish the draft of this run's release as it was laid out; return the certificate's SHA-256.
+    """Publish the draft of this run's release unchanged; return the certificate's SHA-256.
 
     Raises
     ------
@@ -217,13 +217,13 @@ def publish_accepted(home: Home, ledger: Ledger, release_id: str) -> str:
 
 
 def remove_draft(home: Home, release_id: str) -> None:
-    """Remove the draft of a release about which an officer has decided, if there is one still."""
+    """Remove the draft of a release on which an officer has decided, if it is still there."""
     if _record(home, release_id).exists():
         shutil.rmtree(DraftLocation.of(home, release_id).draft, ignore_errors=True)
 
 
 def _copy(home: Home, ledger: Ledger, source: Path, target: Path, draft: Draft) -> None:
-    """Put a copy of a draft into its place, signed, if every byte of it is the one that was accepted."""
+    """Write a signed copy of a draft to its target, if every byte is the one that was accepted."""
     require_whole(source, draft)
     what = "the accepted draft could not be published: {reason}"
     hint = "make room or give the right to write there, and accept it again, or run again"
@@ -245,7 +245,7 @@ def require_whole(folder: Path, draft: Draft) -> None:
         raise PublicationError(
             "the draft is gone",
             where=str(folder),
-            hint="run the release again, which makes it anew as it was; withholding it needs no draft",
+            hint="run the release again, which rebuilds it unchanged; withholding it needs no draft",
         )
     if check_release(folder, draft.release_id) != draft.digest:
         raise _not_the_draft(folder)
@@ -261,7 +261,7 @@ def _not_the_draft(folder: Path) -> PublicationError:
 
 
 def require_accepted(home: Home, ledger: Ledger, release_id: str) -> Draft:
-    """Return the draft of a release that as many officers as must have accepted.
+    """Return the draft of a release, if as many officers as needed have accepted it.
 
     Raises
     ------

@@ -1,4 +1,10 @@
-"""The rows of a table, made when they are wanted, and what the spec says of them."""
+"""The rows of a table, made when they are wanted, with the digits that every processor gives.
+
+Sums, logarithms and matrix products differ in their last bits between processors, by some 1e-15. Published
+numbers that are not whole are rounded by operations that give the same bits everywhere. Only a number close
+to the middle between two rounded ones may still come out as either: a few in ten thousand of those that
+differ.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,12 +39,10 @@ _HISTOGRAM = 64 * MIB  # bytes of text: it has a row for each size that there is
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Rows that lie nowhere: any part of them can be made, again and again the same.
+    """Rows that are computed on demand: any part of them, and always the same.
 
     Attributes
     ----------
-    num_rows
-        How many there are.
     make
         ``(first, last) -> rows``, the last one left out.
     """
@@ -48,7 +52,7 @@ class Frame:
 
     @classmethod
     def of(cls, table: pa.Table) -> Frame:
-        """Return rows that lie in memory."""
+        """Return a frame of rows in memory."""
         return cls(table.num_rows, lambda first, last: table.slice(first, last - first))
 
     @cached_property
@@ -57,7 +61,7 @@ class Frame:
         return self.make(0, 0).schema
 
     def parts(self) -> Iterator[pa.Table]:
-        """Yield the rows in their order, as many at once as a row group holds; one empty part of none."""
+        """Yield the rows in order, a row group at a time; one empty part if there are none."""
         for first in range(0, max(self.num_rows, 1), ROWS):
             yield self.make(first, min(first + ROWS, self.num_rows))
 
@@ -67,7 +71,7 @@ class Frame:
 
 
 class Labels:
-    """What each row of some nodes is about, worked out from its number.
+    """The codes and labels of each row of some nodes, computed from its number.
 
     The texts of a column are one dictionary for all rows; of a table that is too large to be held, those of
     the nodes at hand, since a file has a dictionary for each of its row groups.
@@ -100,7 +104,7 @@ class Labels:
         return tuple(name for name, _, _ in self._columns)
 
     def of(self, first: int, last: int) -> dict[str, pa.DictionaryArray]:
-        """Return the columns of some rows, the last one left out."""
+        """Return the columns of rows ``first`` to ``last`` (excluded)."""
         if not fits(self.rows):
             return self._of_nodes_at_hand(first, last)
         made: dict[int, pa.Array] = {}  # a code and its label have their places in common
@@ -124,31 +128,31 @@ class Labels:
 
 
 def crossed(codes: Mapping[str, Sequence[str]], first: int, last: int) -> dict[str, pa.DictionaryArray]:
-    """Return the codes of some rows, the last one left out, where dimensions are crossed as in a `Shape`."""
-    rows, found, inner = np.arange(first, last), {}, 1
+    """Return the codes of rows ``first`` to ``last`` (excluded) of dimensions crossed as in a `Shape`."""
+    rows, columns, inner = np.arange(first, last), {}, 1
     for name in reversed(list(codes)):
         places = pa.array((rows // inner % max(len(codes[name]), 1)).astype(np.int32))
-        found[name] = pa.DictionaryArray.from_arrays(places, pa.array(list(codes[name]), pa.string()))
+        columns[name] = pa.DictionaryArray.from_arrays(places, pa.array(list(codes[name]), pa.string()))
         inner *= max(len(codes[name]), 1)
-    return found
+    return columns
 
 
 class _Places:
-    """Indices, every one ``each`` times, and that again and again to ``total`` rows."""
+    """Indices, each repeated ``repeat`` times, and the sequence repeated to ``total`` rows."""
 
-    def __init__(self, index: NDArray[np.int64], each: int, total: int) -> None:
-        self._index, self._each = index.astype(np.int32), each
-        self._period = len(index) * each
+    def __init__(self, index: NDArray[np.int64], repeat: int, total: int) -> None:
+        self._index, self._each = index.astype(np.int32), repeat
+        self._period = len(index) * repeat
         self._repeats = self._period < total and self._period <= ROWS
         self._most = min(ROWS, total) + self._period
 
     @cached_property
     def _pattern(self) -> pa.Array:
-        """What is repeated within a part: one array in memory, of which all parts are views."""
+        """The pattern that is repeated within a part: one array, of which all parts are views."""
         return pa.array(np.tile(np.repeat(self._index, self._each), -(-self._most // self._period)))
 
     def of(self, first: int, last: int) -> pa.Array:
-        """Return the indices of some rows."""
+        """Return the indices of rows."""
         skipped = first % self._period if self._repeats else 0
         if self._repeats and skipped + last - first <= len(self._pattern):
             return self._pattern.slice(skipped, last - first)
@@ -164,7 +168,7 @@ def _texts(names: tuple[str, ...]) -> pa.Array:
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """What the spec says of the rows of one table or histogram.
+    """The rows of one table or histogram, as the spec has them.
 
     Attributes
     ----------
@@ -176,8 +180,6 @@ class Shape:
         Columns of codes and labels, in their order.
     flagged
         Whether a column of quality flags stands before the numbers.
-    numbers
-        Columns of numbers.
     whole
         Whether they are whole.
     measures
@@ -198,7 +200,7 @@ class Shape:
 
     @classmethod
     def of(cls, spec: ReleaseSpec, name: str, layout: Layout | None) -> Shape:
-        """Return what a spec says of a table, or of a histogram, which has no layout."""
+        """Return the shape of a table, or of a histogram, which has no layout."""
         if layout is None:
             return cls(name, None, np.arange(0), (), False, ("size", "number"), whole=True)
         nodes = np.arange(layout.nodes)
@@ -206,70 +208,74 @@ class Shape:
             nodes = np.unique(np.concatenate(list(layout.cuts.values())))
         labels = Labels(layout, nodes[:1]).names
         flagged = spec.publication.quality is not None
-        whole = spec.postprocessing.rounding
-        own = tuple(column for each in layout.table.measures for column in (each, f"{each}_margin"))
-        return cls(name, layout, nodes, labels, flagged, ("count", "margin", *own), whole=whole, measures=own)
+        rounded = spec.postprocessing.rounding
+        names = tuple(
+            column for measure in layout.table.measures for column in (measure, f"{measure}_margin")
+        )
+        return cls(
+            name, layout, nodes, labels, flagged, ("count", "margin", *names), whole=rounded, measures=names
+        )
 
     def codes_alone(self) -> Shape:
         """Return it without levels and labels, which follow from the codes."""
-        return replace(self, labels=tuple(each for each in self.labels if each in self.dimensions))
+        return replace(self, labels=tuple(label for label in self.labels if label in self.dimensions))
 
     @property
     def rows(self) -> int | None:
-        """How many rows there are; None for a histogram, of which nobody knows."""
+        """The number of rows; None for a histogram, where it is not known."""
         return None if self.layout is None else len(self.nodes) * self.layout.cells
 
     @property
     def domains(self) -> list[Domain]:
-        """Of the columns of codes."""
+        """The domains of the columns of codes."""
         return [] if self.layout is None else [*self.layout.others, *filter(None, [self.layout.along])]
 
     @property
     def largest_text(self) -> int:
-        """How many bytes a file with all rows as lines of text may have."""
+        """The largest size in bytes of a file with all rows as lines of text."""
         if self.layout is None or self.rows is None:
             return _HISTOGRAM
         along = (
             () if self.layout.along is None else (self.layout.along.node_codes, self.layout.along.node_labels)
         )
-        texts = [*along, *(each for domain in self.layout.others for each in (domain.codes, domain.labels))]
+        texts = [*along, *(text for domain in self.layout.others for text in (domain.codes, domain.labels))]
         # At most four bytes a character, and quotes are doubled; a level's name and a flag are short.
-        longest = sum(8 * max(map(len, each), default=0) + _NUMBER for each in texts)
+        longest = sum(8 * max(map(len, texts), default=0) + _NUMBER for texts in texts)
         return MIB + self.rows * (longest + _NUMBER * (8 + 2 * len(self.layout.table.measures)))
 
     @property
     def columns(self) -> list[str]:
         """Names of all columns, in their order."""
-        numbers = [name for each in self.numbers for name in (each, *self._flags_behind(each))]
+        numbers = [name for number in self.numbers for name in (number, *self._flags_behind(number))]
         return [*self.labels, *([QUALITY] if self.flagged else []), *numbers]
 
     @property
     def flags(self) -> list[str]:
         """Names of the columns of flags."""
-        behind = [name for each in self.numbers for name in self._flags_behind(each)]
+        behind = [name for number in self.numbers for name in self._flags_behind(number)]
         return [QUALITY, *behind] if self.flagged else []
 
     def _flags_behind(self, column: str) -> list[str]:
-        """Return the column of flags that stands behind the margins of a measure."""
-        place = self.measures.index(column) if self.flagged and column in self.measures else 0
-        return [f"{self.measures[place - 1]}_{QUALITY}"] if place % 2 else []
+        """Return the column of flags that follows the margins of a measure."""
+        index = self.measures.index(column) if self.flagged and column in self.measures else 0
+        return [f"{self.measures[index - 1]}_{QUALITY}"] if index % 2 else []
 
     @property
     def dimensions(self) -> dict[str, tuple[str, ...]]:
-        """Column of codes -> the codes that are published, as rows cross them, the last one fastest."""
+        """Column of codes -> its published codes, crossed by the rows, the last one fastest."""
         if self.layout is None:
             return {}
-        along, others = self.layout.along, {each.name: each.codes for each in self.layout.others}
+        along, others = self.layout.along, {other.name: other.codes for other in self.layout.others}
         nodes = {} if along is None else {along.name: tuple(along.node_codes[node] for node in self.nodes)}
         return {**nodes, **others}
 
     @property
     def texts(self) -> list[str]:
-        """Names of the columns that are texts."""
+        """Names of the text columns."""
         return [*self.labels, *self.flags]
 
     def parts(self) -> Iterator[tuple[int, dict[str, pa.Array]]]:
-        """Yield rows a million at a time: how many, and the codes and labels that stand there."""
+        """Yield rows a million at a time: their number, codes and labels."""
         if self.layout is None:
             return
         labels = Labels(self.layout, self.nodes)
@@ -282,7 +288,7 @@ class Shape:
             some_rows = self.possible.reshape(-1)[start:stop]
             yield (
                 int(some_rows.sum()),
-                {name: each.filter(pa.array(some_rows)) for name, each in shown.items()},
+                {name: values.filter(pa.array(some_rows)) for name, values in shown.items()},
             )
 
 
@@ -318,7 +324,7 @@ def rows_into_csv(schema: pa.Schema, path: Path, *, quoted: bool = True) -> Iter
 
 @contextmanager
 def rows_into_parquet(schema: pa.Schema, path: Path) -> Iterator[WriteRows]:
-    """Open a Parquet file for rows; each call of what it gives writes a row group."""
+    """Open a Parquet file for rows; each call writes a row group."""
     with pa.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
         yield lambda rows: writer.write_table(rows.cast(schema), ROWS)
 
@@ -333,17 +339,48 @@ MOST_THREADS = 4
 
 @contextmanager
 def threads(most: int = MOST_THREADS) -> Iterator[ThreadPoolExecutor]:
-    """Give threads, as many as there are processors but no more than that; end when their work has ended."""
+    """Give a pool of at most as many threads as processors; wait for their work at the end."""
     with ThreadPoolExecutor(max(1, min(MOST_THREADS, len(os.sched_getaffinity(0)), most))) as pool:
         yield pool
 
 
 def run_parallel(work: Sequence[Callable[[], Result]]) -> list[Result]:
-    """Do all of it, in threads; return what each gave, in their order.
+    """Run functions in threads; return their results, in order.
 
     The libraries that write and digest files let go of Python's lock meanwhile. What was raised first, in the
     order of the work, is raised, after all of it has ended.
     """
     with threads(len(work)) as pool:
-        begun = [pool.submit(each) for each in work]
-    return [each.result() for each in begun]
+        begun = [pool.submit(task) for task in work]
+    return [future.result() for future in begun]
+
+
+Floats = NDArray[np.float64]
+T = TypeVar("T")
+
+DIGITS = 12
+"""Significant digits at most; there may be one less. Sums of rounded numbers agree better than to 1e-9."""
+_DECIMALS = 22  # of which the power of ten is a float exactly
+_POWERS = np.array([float(10**digits) for digits in range(_DECIMALS + 1)])
+_DIGITS_OF_A_BIT = 0.30103
+
+
+def in_digits(numbers: Floats) -> Floats:
+    """Return numbers rounded to so many digits; whole numbers and those that need 23 decimals stay."""
+    _, exponents = np.frexp(numbers)
+    before = np.floor(exponents * _DIGITS_OF_A_BIT).astype(np.int64)  # digits before the point, or one less
+    decimals = DIGITS - 1 - before
+    power = _POWERS[np.clip(decimals, 0, _DECIMALS)]
+    return np.where(decimals > _DECIMALS, numbers, np.rint(numbers * power) / power)
+
+
+def all_in_digits(value: T) -> T:
+    """Return a JSON value with its floats rounded to so many digits."""
+    rounded: Any = value
+    if isinstance(rounded, float):
+        rounded = float(in_digits(np.array([rounded]))[0])
+    elif isinstance(rounded, Mapping):
+        rounded = {key: all_in_digits(item) for key, item in rounded.items()}
+    elif isinstance(rounded, list | tuple):
+        rounded = [all_in_digits(item) for item in rounded]
+    return rounded  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""What a release promises to one privacy unit, as numbers and in plain words; only what holds is said.
+"""The guarantee of a release for one privacy unit, as numbers and in plain words.
 
 Under pure ε the odds of anything about a unit move by a factor e^ε at most, which gives a bound on what an
 attacker may come to believe. Concentrated privacy gives no such bound: what it bounds is how well any test
@@ -19,7 +19,7 @@ from typing import Any
 
 from tabularium.mechanisms.accounting import RESTS_ON, Event, epsilon_at, membership_bound, reading
 from tabularium.mechanisms.accounting.conversion import zcdp_epsilon
-from tabularium.validations import certificate as said
+from tabularium.validations import certificate as schema
 from tabularium.validations.release_spec.exact_facts import Neighbours
 from tabularium.validations.release_spec.model import ReleaseSpec
 from tabularium.validations.release_spec.privacy import Privacy
@@ -36,7 +36,7 @@ PRIOR = 0.1
 
 
 def settled_beforehand(spec: ReleaseSpec) -> bool:
-    """Whether every draw was settled before the first, so that draws may be composed one by one."""
+    """Whether every draw was fixed before the first, so that draws may be composed one by one."""
     return not spec.histograms and all(table.mechanism in FIXED_PLANS for table in spec.tables)
 
 
@@ -59,7 +59,7 @@ def rho_epsilon(rho: Fraction, delta: Fraction) -> float:
 
 
 def best_test(rho: Fraction, false_alarm: float) -> float:
-    """Return how often a test at most succeeds that tells neighbouring data sets apart under ρ-zCDP."""
+    """Return the largest power of a test between neighbouring data sets under ρ-zCDP."""
     best = 1.0
     for step in range(1, 61):
         delta = Fraction(1, 2**step)
@@ -71,7 +71,7 @@ def best_test(rho: Fraction, false_alarm: float) -> float:
 
 
 def promise(privacy: Privacy, near: Neighbours) -> list[str]:
-    """Return what the guarantee means, as sentences for a reader without mathematics.
+    """Return the meaning of the guarantee, as sentences for a reader without mathematics.
 
     Parameters
     ----------
@@ -79,14 +79,14 @@ def promise(privacy: Privacy, near: Neighbours) -> list[str]:
         Which inputs are compared, the exact facts being taken as known.
     """
     unit = privacy.unit.called
-    said = [GIVEN, *([] if near.fixed is None else _fixed(privacy, near, unit))]
+    sentences = [GIVEN, *([] if near.fixed is None else _fixed(privacy, near, unit))]
     if near.units == 0:
-        return said
+        return sentences
     if near.loss.definition == "zcdp":
-        return said + _of_tests(near, unit)
+        return sentences + _of_tests(near, unit)
     if near.change == "add-remove":
-        return said + reading(near.loss.amount, unit=unit, prior=PRIOR)
-    return said + _of_values(near, unit)
+        return sentences + reading(near.loss.amount, unit=unit, prior=PRIOR)
+    return sentences + _of_values(near, unit)
 
 
 ROWS_ALONE = (
@@ -95,7 +95,7 @@ ROWS_ALONE = (
 
 
 def _fixed(privacy: Privacy, near: Neighbours, unit: str) -> list[str]:
-    """Return what follows from a total that is fixed, before any number is read."""
+    """Return what a fixed total tells before any number is read."""
     cost = f"{privacy.symbol} = {near.loss.amount}"
     if near.units == 0:
         return [
@@ -115,13 +115,13 @@ def _fixed(privacy: Privacy, near: Neighbours, unit: str) -> list[str]:
             f"change that keeps all invariants replaces {near.units} at once, which costs {cost}.{ROWS_ALONE}"
         ]
     counted = " in the same cells of the invariants" if near.fixed == "marginals" else ""
-    said = (
+    sentences = (
         f"They fix a total, so that no {unit} can be added or removed: what is compared is one {unit} "
         f"replaced by another{counted}, which costs {cost}."
     )
     if counted:
-        said += " To change a value that an invariant counts, another record must change with it."
-    return [said + ROWS_ALONE]
+        sentences += " To change a value that an invariant counts, another record must change with it."
+    return [sentences + ROWS_ALONE]
 
 
 def _of_values(near: Neighbours, unit: str) -> list[str]:
@@ -147,12 +147,12 @@ def _of_values(near: Neighbours, unit: str) -> list[str]:
 
 def _of_tests(near: Neighbours, unit: str) -> list[str]:
     alarm = float(FALSE_ALARM)
-    found = _percent(best_test(near.loss.amount, alarm))
+    power = _percent(best_test(near.loss.amount, alarm))
     if near.change == "add-remove":
         first = (
             f"Whoever tries to tell from this release whether a certain {unit} is in the data, and says so "
             f"wrongly in at most {_percent(alarm)} of the cases where it is not, says so rightly in at most "
-            f"{found} of the cases where it is."
+            f"{power} of the cases where it is."
         )
     else:
         several = near.units is not None and near.units > 1
@@ -163,7 +163,7 @@ def _of_tests(near: Neighbours, unit: str) -> list[str]:
         )
         first = (
             f"Whoever tries to tell from this release which {what}, and takes the first for the second in at "
-            f"most {_percent(alarm)} of all cases, recognises the second in at most {found} of all cases."
+            f"most {_percent(alarm)} of all cases, recognises the second in at most {power} of all cases."
         )
     return [
         first,
@@ -188,7 +188,7 @@ def _others(near: Neighbours, unit: str) -> str:
 
 
 def _percent(probability: float) -> str:
-    """Return three digits, rounded up: the number follows "at most"."""
+    """Return a percentage with three digits, rounded up: it follows "at most"."""
     if probability <= 0:
         return "0 %"
     digits = 2 - math.floor(math.log10(100 * probability))
@@ -209,14 +209,12 @@ def privacy_section(
     deltas: list[Fraction],
     *,
     population: str,
-    conversion: said.Conversion,
-) -> said.Privacy:
-    """Return whose protection is promised, and what the promise is.
+    conversion: schema.Conversion,
+) -> schema.Privacy:
+    """Return the privacy section: who is protected, and the guarantee.
 
     Parameters
     ----------
-    near
-        Which inputs are compared.
     events
         Everything that was drawn for the release.
     deltas
@@ -234,21 +232,21 @@ def privacy_section(
             "rho": privacy.budget,
             "rho_per_record": privacy.record_budget,
             "epsilon_delta": tuple(
-                said.AtDelta(epsilon=unit_epsilon(spec, events, delta), delta=delta) for delta in deltas
+                schema.AtDelta(epsilon=unit_epsilon(spec, events, delta), delta=delta) for delta in deltas
             ),
         }
     compared = near.as_dict()
     if near.fixed is not None and near.units and near.loss.definition == "zcdp":
         compared["epsilon_delta"] = tuple(
-            said.AtDelta(epsilon=rho_epsilon(near.loss.amount, delta), delta=delta) for delta in deltas
+            schema.AtDelta(epsilon=rho_epsilon(near.loss.amount, delta), delta=delta) for delta in deltas
         )
-    return said.Privacy(
+    return schema.Privacy(
         definition=privacy.definition,
-        unit=said.Unit(entity=privacy.unit.entity, population=population, column=privacy.unit.column),
+        unit=schema.Unit(entity=privacy.unit.entity, population=population, column=privacy.unit.column),
         relation=privacy.relation,
         max_contributions=privacy.max_contributions,
         conversion=conversion,
         **numbers,
-        neighbours=said.Neighbours.model_validate(compared),
+        neighbours=schema.Neighbours.model_validate(compared),
         reading=tuple(promise(privacy, near)),
     )

@@ -1,4 +1,4 @@
-"""The noisy measurements from before post-processing, as they are published and read back.
+"""The noisy measurements before post-processing, as they are published and read back.
 
 ::
 
@@ -27,7 +27,7 @@ from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT
 from tabularium.mechanisms.measured import Measured
 from tabularium.tasks import public_folder
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.public_tables import MOST_CELLS, open_parquet
+from tabularium.tasks.public_folder import MOST_CELLS, open_parquet
 from tabularium.tasks.publish.frames import Frame
 from tabularium.tasks.publish.published_tables import measurement_table
 from tabularium.tasks.publish.release_folder import damaged, readable
@@ -48,7 +48,7 @@ _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError)
 def measurement_files(
     layout: Layout, parts: dict[str, Finished]
 ) -> Iterator[tuple[str, Callable[[], Frame]]]:
-    """Yield the files of one table's measurements: name, and what makes the content.
+    """Yield the files of one table's measurements: name, and a function that returns the content.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def measurement_files(
 
 
 def described(layout: Layout, parts: dict[str, Finished]) -> list[dict[str, Any]]:
-    """Return what the index says of one table's measurements, as JSON-able values."""
+    """Return the entry of one table's measurements in the index, as JSON values."""
     return [_describe(layout, level, part) for level, part in parts.items()]
 
 
@@ -81,8 +81,6 @@ def read_measurement(folder: Path, table: str, level: str = "", *, most: int = M
 
     Parameters
     ----------
-    folder
-        Of the release.
     most
         Numbers that each of its arrays may have.
 
@@ -102,7 +100,7 @@ def read_measurement(folder: Path, table: str, level: str = "", *, most: int = M
 
 
 def indexed(folder: Path, table: str, level: str = "", *, most: int = MOST_CELLS) -> dict[str, Any]:
-    """Return what the index of a release says of a measurement, whose arrays have at most so many numbers.
+    """Return the index entry of a measurement whose arrays have at most so many numbers.
 
     Raises
     ------
@@ -116,7 +114,7 @@ def indexed(folder: Path, table: str, level: str = "", *, most: int = MOST_CELLS
     try:
         entries: list[dict[str, Any]] = index["measurements"]
         entry = next((e for e in entries if (e["table"], e["level"]) == (table, level)), None)
-        sound = entry is None or all(_is_sound(each, most) for each in entry["arrays"].values())
+        sound = entry is None or all(_is_sound(array, most) for array in entry["arrays"].values())
     except _MALFORMED:
         sound = False
     if not sound:
@@ -127,7 +125,7 @@ def indexed(folder: Path, table: str, level: str = "", *, most: int = MOST_CELLS
 
 
 def _is_sound(about: dict[str, Any], most: int) -> bool:
-    """Whether an array is declared as one that can be read: plain numbers, in a file beside the index."""
+    """Whether an array is declared as readable: plain numbers, in a file of the index's folder."""
     sizes = about["shape"]
     return (
         Path(about["file"]).name == about["file"]

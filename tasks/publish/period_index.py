@@ -1,4 +1,4 @@
-"""What is current in a period: a link to that release, and an index of all that were published.
+"""The current release of a period: a link to it, and an index of all releases of the period.
 
 ::
 
@@ -7,7 +7,7 @@
 
 Both follow from the ledger and the folders, and nothing else is kept of them. They are made again after every
 publication and every withdrawal, when a release is asked for that is published already, and when a backup is
-put back: what was cut off in between is mended then. No release is changed.
+restored: an interruption in between is repaired then. No release is changed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 def renew_index(ledger: Ledger, period: Path) -> dict[str, Any]:
     """Write link and index of a period's folder as the ledger has it now; return the index.
 
-    One process at a time does it, and each after what it has told the ledger, so that the last has seen all.
-    Where everything is as it should be nothing is touched.
+    One process at a time does it, and each after its ledger entries, so that the last one has seen all of
+    them. Where link and index are right already nothing is written.
 
     Raises
     ------
@@ -61,26 +61,26 @@ def renew_index(ledger: Ledger, period: Path) -> dict[str, Any]:
         hint="make room or give the right to write there, and give the command again; the ledger has it",
     )
     with failing, hold(ledger, f"index-{named[:32]}", wait=_WAIT_SECONDS):
-        told = period_index(ledger, period)
+        index = period_index(ledger, period)
         for name in (INDEX, CURRENT):  # what was cut off
             for aside in period.glob(f".{name}.*.partial"):
                 aside.unlink()
-        _write_index(period, told)
-        here = {each["release_id"] for each in told["releases"] if each["whole"]}
-        _point_to(period, told["current"] if told["current"] in here else None)
-    return told
+        _write_index(period, index)
+        here = {release["release_id"] for release in index["releases"] if release["whole"]}
+        _point_to(period, index["current"] if index["current"] in here else None)
+    return index
 
 
 def period_index(ledger: Ledger, period: Path) -> dict[str, Any]:
-    """Return the index of a period's folder, from the ledger and the releases that lie there whole.
+    """Return the index of a period's folder, from the ledger and the complete releases in it.
 
-    One of which the ledger knows and that is missing or altered is told as well, as not ``whole``: what it
-    superseded is not current again. What a release has in its place since says ``ended``: by which release it
-    was superseded, or with which key it was withdrawn; when; why; and the number of the entry that says so.
+    A release in the ledger that is missing or altered is listed too, as not ``whole``: the one that it
+    superseded does not become current again. ``ended`` describes the end of a release: the release that
+    superseded it, or the key that withdrew it; when; why; and the number of the entry.
     """
-    whole = [*_published(ledger, period)]
-    found = sorted([*whole, *_missing(ledger, whole)], key=lambda each: each[0].seq)
-    standing = [charge for charge, _, withdrawal in found if withdrawal is None]
+    present = [*_published(ledger, period)]
+    entries = sorted([*present, *_missing(ledger, present)], key=lambda entry: entry[0].seq)
+    standing = [charge for charge, _, withdrawal in entries if withdrawal is None]
     after = superseding(standing)
     return {
         "format": FORMAT,
@@ -97,13 +97,13 @@ def period_index(ledger: Ledger, period: Path) -> dict[str, Any]:
                 "revises": charge.revises,
                 **_state(withdrawal, after.get(charge.release_id)),
             }
-            for charge, created, withdrawal in found
+            for charge, created, withdrawal in entries
         ],
     }
 
 
 def superseding(standing: Sequence[Charge]) -> dict[str, Charge]:
-    """Return which release superseded each of a period, by its id.
+    """Return release id -> release that superseded it, within a period.
 
     Parameters
     ----------
@@ -115,20 +115,20 @@ def superseding(standing: Sequence[Charge]) -> dict[str, Charge]:
 
 def _state(withdrawal: Withdrawal | None, after: Charge | None) -> dict[str, Any]:
     if withdrawal is not None:
-        said = (withdrawal.key, withdrawal.at, withdrawal.reason, withdrawal.entry)
+        details = (withdrawal.key, withdrawal.at, withdrawal.reason, withdrawal.entry)
     elif after is not None:
-        said = (after.release_id, after.changed_at, after.revises or "", after.seq)
+        details = (after.release_id, after.changed_at, after.revises or "", after.seq)
     else:
         return {"state": "current", "ended": None}
-    ended = dict(zip(("by", "at", "reason", "entry"), said, strict=True))
+    ended = dict(zip(("by", "at", "reason", "entry"), details, strict=True))
     return {"state": "superseded" if withdrawal is None else "withdrawn", "ended": ended}
 
 
-def _missing(ledger: Ledger, whole: list[_Found]) -> Iterator[_Found]:
-    """Go through the releases of which the ledger knows beside those that lie there whole."""
-    there = {charge.publication_digest for charge, _, _ in whole}
-    for each in {charge.account: charge for charge, _, _ in whole}.values():
-        for digest, charge in published_like(ledger, each).items():
+def _missing(ledger: Ledger, present: list[_Found]) -> Iterator[_Found]:
+    """Yield the releases that the ledger knows and that are not complete in the folder."""
+    there = {charge.publication_digest for charge, _, _ in present}
+    for last in {charge.account: charge for charge, _, _ in present}.values():
+        for digest, charge in published_like(ledger, last).items():
             if digest not in there:
                 yield charge, None, ledger.withdrawal(charge.release_id)
 
@@ -139,11 +139,11 @@ def published_like(ledger: Ledger, charge: Charge) -> dict[str | None, Charge]:
     The charges of one release name one certificate, and its own comes after that of its tallies.
     """
     of_period = ledger.published_in(charge.account, charge.product, charge.period)
-    return {each.publication_digest: each for each in of_period}
+    return {charge.publication_digest: charge for charge in of_period}
 
 
 def _published(ledger: Ledger, period: Path) -> Iterator[_Found]:
-    """Go through the releases in a folder of which the ledger knows: charge, time, and withdrawal if any."""
+    """Yield the releases of a folder that the ledger knows: charge, time, and withdrawal if any."""
     for folder in period.iterdir() if period.is_dir() else ():
         if folder.name.startswith(".") or folder.is_symlink() or not folder.is_dir():
             continue
@@ -156,15 +156,15 @@ def _published(ledger: Ledger, period: Path) -> Iterator[_Found]:
                 yield charge, str(certificate.created), ledger.withdrawal(charge.release_id)
 
 
-def _write_index(period: Path, told: dict[str, Any]) -> None:
+def _write_index(period: Path, index: dict[str, Any]) -> None:
     path = period / INDEX
-    content = (json.dumps(told, indent=2, ensure_ascii=False) + "\n").encode()
+    content = (json.dumps(index, indent=2, ensure_ascii=False) + "\n").encode()
     there: bytes | None
     try:
         there = read_plain(path, len(content))
     except Unreadable as error:  # whatever lies there is replaced
         there = b"" if error.kind == "missing" else None
-    if there == (content if told["releases"] or there else b""):
+    if there == (content if index["releases"] or there else b""):
         return
     aside = aside_of(path)
     try:
@@ -177,7 +177,7 @@ def _write_index(period: Path, told: dict[str, Any]) -> None:
 
 
 def _point_to(period: Path, release_id: str | None) -> None:
-    """Have the link lead to a release, at once; with none there is no link."""
+    """Point the link to a release, atomically; remove it if there is none."""
     path = period / CURRENT
     there = str(path.readlink()) if path.is_symlink() else None
     if there == release_id:

@@ -1,4 +1,4 @@
-"""Earlier releases that tables are drawn towards: the ledger published them, and what is needed is copied."""
+"""Earlier releases that tables are drawn towards: published by the ledger, and copied as far as needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def certificates(loaded: Loaded) -> dict[str, str]:
 
 
 def require_published(loaded: Loaded, ledger: Ledger) -> None:
-    """See, before anything is charged, that what tables are drawn towards is what the ledger published.
+    """Check, before anything is charged, that tables are drawn towards releases that the ledger published.
 
     Raises
     ------

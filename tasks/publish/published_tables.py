@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.margins.margins import settled
 from tabularium.tasks.margins.measure_margins import by_group, measure_numbers
-from tabularium.tasks.postprocess.denominators import Nodes, whole_at
-from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.publish.frames import ROWS, Frame, Labels
-from tabularium.tasks.published_digits import in_digits
+from tabularium.tasks.postprocess.table_layout import Layout, Nodes, denominator_at
+from tabularium.tasks.publish.frames import ROWS, Frame, Labels, in_digits
 from tabularium.validations.release_spec.load import Loaded
 from tabularium.validations.release_spec.measures.measure import Measure
 from tabularium.validations.release_spec.publication import Limits, Quality
@@ -34,7 +32,7 @@ Columns = Callable[[int, int], dict[str, Any]]
 
 @dataclass(frozen=True, eq=False)
 class PublishedTable:
-    """A table or a histogram, as it goes into every format.
+    """A table or a histogram, as every format gets it.
 
     Attributes
     ----------
@@ -64,7 +62,7 @@ def published_table(
     measures: Measures | None = None,
     invariants: bool = False,
 ) -> Frame:
-    """Return the table that is published, whose rows are made part by part.
+    """Return the published table, whose rows are made part by part.
 
     Columns: ``level`` (tables along a hierarchy), for each dimension its code and, where they differ, its
     label, then ``count`` and ``margin``: how often the true count lies within count ± margin, and over which
@@ -77,13 +75,11 @@ def published_table(
 
     Parameters
     ----------
-    layout
-        The table.
     estimate
         Its finished estimate: arrays that may be mapped from disk, of which a part is read at a time.
     half
-        (nodes, cells) margins, infinite where nothing is known (:mod:`tabularium.tasks.margins.margins`),
-        likewise.
+        (nodes, cells) margins, infinite where unknown (:mod:`tabularium.tasks.margins.margins`); may be
+        mapped, too.
     whole
         Counts have been made whole.
     quality
@@ -116,7 +112,9 @@ def published_table(
             whole=whole,
             quality=quality,
             about=layout.table.measures,
-            measures={name: tuple(each.reshape(-1)[rows] for each in three) for name, three in more.items()},
+            measures={
+                name: tuple(values.reshape(-1)[rows] for values in three) for name, three in more.items()
+            },
             exact=(exact, impossible),
         )
         return pa.table({**labels.of(first, last), **numbers})
@@ -134,7 +132,7 @@ def frame_of(
     estimates: Mapping[str, Estimate],
     half: Mapping[str, NDArray[np.float64]],
 ) -> Frame:
-    """Return a table of a spec as it is published, from what :func:`measures_of` takes."""
+    """Return the frame of a table of a spec, from the arguments of :func:`measures_of`."""
     return published_table(
         layouts[table.name],
         estimates[table.name],
@@ -153,7 +151,7 @@ def measures_of(
     estimates: Mapping[str, Estimate],
     half: Mapping[str, NDArray[np.float64]],
 ) -> Measures | None:
-    """Return what makes the numbers of a table's measures at some nodes; None where it has none.
+    """Return a function that makes the numbers of a table's measures at nodes; None if it has no measures.
 
     Parameters
     ----------
@@ -162,23 +160,23 @@ def measures_of(
         :func:`tabularium.tasks.margins.measure_margins.measure_numbers`.
     """
     arrays = {name: array_of(table.measures, table.name, name) for name in table.measures}
-    over = {name: whole_at(loaded, layouts[array], estimates) for name, array in arrays.items()}
+    over = {name: denominator_at(loaded, layouts[array], estimates) for name, array in arrays.items()}
 
     def of(nodes: Nodes) -> dict[str, MeasureNumbers]:
-        found = measure_numbers(
+        shown = measure_numbers(
             layouts,
             table,
             {array: estimates[array].values[nodes] for array in arrays.values()},
             {array: half[array][nodes] for array in arrays.values()},
             whole=loaded.spec.postprocessing.rounding,
-            wholes={name: at(nodes).values for name, at in over.items() if at is not None},
+            denominators={name: at(nodes).values for name, at in over.items() if at is not None},
         )
         return {
             name: (
                 *both,
                 np.broadcast_to(by_group(layouts[arrays[name]], table.measures[name].spans), both[0].shape),
             )
-            for name, both in found.items()
+            for name, both in shown.items()
         }
 
     return of if arrays else None
@@ -200,7 +198,7 @@ def _numbers(
     measures: Mapping[str, tuple[NDArray[np.float64], ...]],
     exact: tuple[NDArray[np.bool_], NDArray[np.bool_]],
 ) -> dict[str, pa.Array]:
-    """Return the columns of numbers of some rows, and of their flags.
+    """Return the columns of numbers of rows, and of their flags.
 
     ``exact``: which counts are known, and which cells nobody can be in.
     """
@@ -228,26 +226,26 @@ def _numbers(
         if quality is not None:
             flag = measure_flags(about[name], numbers, reach, most, quality, blank=blank, exact=exact[1])
             gone = flag == SUPPRESSED
-        for column, each in ((name, numbers), (f"{name}_margin", reach)):
-            left_out = gone | ~np.isfinite(each)
-            columns[column] = pa.array(np.where(left_out, 0.0, _unsigned(each)), mask=left_out)
+        for column, cells in ((name, numbers), (f"{name}_margin", reach)):
+            left_out = gone | ~np.isfinite(cells)
+            columns[column] = pa.array(np.where(left_out, 0.0, _unsigned(cells)), mask=left_out)
         if quality is not None:
             columns[f"{name}_quality"] = _flags(flag)
     return columns
 
 
-def _flags(found: NDArray[np.int8]) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(found), pa.array(FLAGS))
+def _flags(flags: NDArray[np.int8]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(flags), pa.array(FLAGS))
 
 
 def _unsigned(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return numbers whose zeros have no sign: rounding leaves -0 of what is a little below zero."""
-    found: NDArray[np.float64] = numbers + 0.0
-    return found
+    """Return numbers with unsigned zeros: rounding makes -0 of numbers a little below zero."""
+    positive: NDArray[np.float64] = numbers + 0.0
+    return positive
 
 
 def histogram_table(runs: NDArray[np.int64], largest: int | None = None) -> Frame:
-    """Return a histogram as it is published: one row per ``size``, and the ``number`` of items that have it.
+    """Return a published histogram: one row per ``size``, with the ``number`` of items of that size.
 
     Parameters
     ----------
@@ -283,32 +281,32 @@ def measurement_table(layout: Layout, level: str, array: NDArray[Any]) -> Frame:
 
 
 def _of_cells(labels: Labels, possible: NDArray[np.bool_] | None) -> Columns:
-    """Return what makes the labels of some of the cells that somebody can be in."""
+    """Return a function that makes the labels of some possible cells."""
     if possible is None:
         return labels.of
     there = possible.reshape(-1)
     strips = [slice(first, min(first + ROWS, len(there))) for first in range(0, max(len(there), 1), ROWS)]
-    before = np.cumsum([0, *(int(there[each].sum()) for each in strips)])
+    before = np.cumsum([0, *(int(there[strip].sum()) for strip in strips)])
 
     def of(first: int, last: int) -> dict[str, Any]:
         # In pieces that end where a part of all cells does: where a page of Parquet ends depends on it.
         pieces = [
             {
-                name: each.filter(pa.array(there[strip])).slice(max(first - done, 0), last - max(first, done))
-                for name, each in labels.of(strip.start, strip.stop).items()
+                name: some.filter(pa.array(there[strip])).slice(max(first - done, 0), last - max(first, done))
+                for name, some in labels.of(strip.start, strip.stop).items()
             }
             for strip, done, after in zip(strips, before, before[1:], strict=False)
             if done < last and first < after
         ]
         if not pieces:
             return labels.of(0, 0)
-        return {name: pa.chunked_array([each[name] for each in pieces]) for name in labels.names}
+        return {name: pa.chunked_array([piece[name] for piece in pieces]) for name in labels.names}
 
     return of
 
 
 def _of_positions(shape: tuple[int, ...], first: int, last: int) -> dict[str, Any]:
-    """Return the positions of some numbers of an array, an axis a column."""
+    """Return the positions of numbers of an array, a column per axis."""
     some = shape and last > first  # a number by itself has no position
     places = np.unravel_index(np.arange(first, last), shape) if some else ((),) * len(shape)
     several = len(shape) > 1
@@ -340,20 +338,18 @@ def flags(counts: Floats, margins: Floats, rules: Quality, exact: Bools | None =
 
     Parameters
     ----------
-    counts
-        As they are published.
     margins
         Of the same shape; infinite where nothing is known of the error.
     exact
         Which are known: by invariants, or because nobody can be there.
     """
     limits = Limits(rules.unreliable, rules.suppress)
-    found = _judged(counts, margins, np.maximum(counts, 0), limits, zero=counts == 0)
+    judged = _judged(counts, margins, np.maximum(counts, 0), limits, zero=counts == 0)
     if rules.at_least is not None:
-        found[counts < rules.at_least] = SUPPRESSED
+        judged[counts < rules.at_least] = SUPPRESSED
     if exact is not None:
-        found[exact] = EXACT
-    return found
+        judged[exact] = EXACT
+    return judged
 
 
 def measure_flags(
@@ -382,27 +378,27 @@ def measure_flags(
     kind, limits = rules.limits_of(measure)
     size = np.abs(numbers) if kind == "value" else np.broadcast_to(reach, numbers.shape)
     zero = (numbers == 0) & (measure.linear and not measure.signed)
-    found = _judged(numbers, margins, size, limits, zero=zero)
-    found[np.isnan(numbers) | blank] = SUPPRESSED
-    found[exact] = EXACT
-    return found
+    judged = _judged(numbers, margins, size, limits, zero=zero)
+    judged[np.isnan(numbers) | blank] = SUPPRESSED
+    judged[exact] = EXACT
+    return judged
 
 
 def _judged(
     numbers: Floats, margins: Floats, size: Floats, limits: Limits, *, zero: Bools
 ) -> NDArray[np.int8]:
     """Return flags by the limits of margins, percentages of which are parts of ``size``."""
-    found = np.full(numbers.shape, RELIABLE, np.int8)
+    flagged = np.full(numbers.shape, RELIABLE, np.int8)
     if limits.unreliable is not None:
-        found[_beyond(margins, size, limits.unreliable)] = UNRELIABLE
-    found[zero] = ZERO
+        flagged[_beyond(margins, size, limits.unreliable)] = UNRELIABLE
+    flagged[zero] = ZERO
     if limits.suppress is not None:
         # Any margin is larger than a part of nothing: that says nothing of a zero.
         judged = ~zero if isinstance(limits.suppress, Fraction) else np.ones(numbers.shape, bool)
-        found[_beyond(margins, size, limits.suppress) & judged] = SUPPRESSED
+        flagged[_beyond(margins, size, limits.suppress) & judged] = SUPPRESSED
     if (limits.unreliable, limits.suppress) != (None, None):
-        found[np.isinf(margins)] = UNKNOWN
-    return found
+        flagged[np.isinf(margins)] = UNKNOWN
+    return flagged
 
 
 def _beyond(margins: Floats, size: Floats, limit: int | Fraction) -> Bools:

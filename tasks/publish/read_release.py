@@ -1,4 +1,4 @@
-"""A published release folder, read back: from its certificate, lists and files alone, without a home.
+"""A published release folder, read back from its certificate, lists and files only, without a home.
 
 Nothing here judges whether the folder is what was published; that is :mod:`tabularium.tasks.verify`.
 """
@@ -20,8 +20,7 @@ from pydantic import ValidationError
 
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.postprocess.table_layout import Layout
-from tabularium.tasks.public_folder import plain_files
-from tabularium.tasks.public_tables import MOST_CELLS
+from tabularium.tasks.public_folder import MOST_CELLS, plain_files
 from tabularium.tasks.publish.formats.base import TableFormat, first_format, formats_of, known_rows
 from tabularium.tasks.publish.frames import Shape
 from tabularium.tasks.publish.release_folder import (
@@ -52,8 +51,6 @@ class ReleasedNumbers:
 
     Attributes
     ----------
-    layout
-        How it lies in memory.
     present
         (nodes,) which nodes are published: all, unless consistency is off.
     counts
@@ -79,12 +76,6 @@ class Released:
 
     Attributes
     ----------
-    folder
-        Where it lies.
-    certificate
-        What its certificate says.
-    digest
-        SHA-256 of the certificate.
     loaded
         The spec in the certificate with the code lists and invariants of the folder.
     """
@@ -96,7 +87,7 @@ class Released:
 
     @classmethod
     def open(cls, folder: Path, *, whole: bool = False, rehearsed: bool = False) -> Released:
-        """Read a release folder; its tables are read when they are asked for.
+        """Read a release folder; its tables are read on demand.
 
         ``whole``: compare every file with its digest first, and the certificate with itself.
         ``rehearsed``: take a rehearsal, too.
@@ -114,7 +105,7 @@ class Released:
             raise InputError(
                 "no release lies in this folder",
                 where=str(folder),
-                hint=_mend(folder),
+                hint=_hint(folder),
             )
         raw, certificate = certificate_at(folder / name)
         if whole:
@@ -122,14 +113,14 @@ class Released:
         else:
             with readable(folder):
                 plain_files(folder)
-        found = cls.read(folder, certificate, hashlib.sha256(raw).hexdigest())
+        released = cls.read(folder, certificate, hashlib.sha256(raw).hexdigest())
         if whole and name == CERTIFICATE:
-            verify_certificate(folder / name, domains=found.domains)
-        return found
+            verify_certificate(folder / name, domains=released.domains)
+        return released
 
     @classmethod
     def read(cls, folder: Path, certificate: Certificate, digest: str) -> Released:
-        """Read what lies beside a certificate that is known already."""
+        """Read the files that belong to a known certificate."""
         return cls(folder, certificate, digest, read_spec(folder, certificate))
 
     @property
@@ -153,7 +144,7 @@ class Released:
         return {table.name: Layout.of(self.loaded, table) for table in self.spec.arrays}
 
     def bounded(self) -> None:
-        """See, before a table is made in memory, that it is no larger than files of the folder show.
+        """Check, before a table is made in memory, that it is no larger than the files of the folder show.
 
         Raises
         ------
@@ -167,9 +158,9 @@ class Released:
             cells = layout.nodes * layout.cells
             everything += cells
             sizes = [
-                (most, each.table_file(name))
-                for each in formats_of(self.spec)
-                if (most := each.most_rows(self.folder, name)) is not None
+                (most, format_.table_file(name))
+                for format_ in formats_of(self.spec)
+                if (most := format_.most_rows(self.folder, name)) is not None
             ]
             shown, file = min(sizes, default=(MOST_CELLS, ""))
             rows = sum(len(nodes) for nodes in layout.cuts.values()) * layout.cells
@@ -184,7 +175,7 @@ class Released:
 
     @cached_property
     def format(self) -> TableFormat:
-        """The format that numbers are read from."""
+        """The format from which numbers are read."""
         return first_format(self.spec)
 
     def shape(self, name: str) -> Shape:
@@ -217,7 +208,7 @@ class Released:
         )
         if len(both[0]) != int(present.sum()) * layout.cells:
             raise self._misfit(name)
-        counts[present], margins[present] = (each.reshape(-1, layout.cells) for each in both)
+        counts[present], margins[present] = (numbers.reshape(-1, layout.cells) for numbers in both)
         margins[np.isnan(margins)] = np.inf
         return ReleasedNumbers(layout, present, counts, margins)
 
@@ -234,7 +225,7 @@ class Released:
             The file cannot be read or lacks one of them.
         """
         frame = self._read(name, wanted)
-        return [frame[each].cast(pa.float64()).fill_null(np.nan).to_numpy() for each in wanted]
+        return [frame[column].cast(pa.float64()).fill_null(np.nan).to_numpy() for column in wanted]
 
     def everything(self, name: str) -> pa.Table:
         """Read all columns of a table's file: codes, labels and flags as dictionaries, the rest as numbers.
@@ -244,20 +235,20 @@ class Released:
         PublicationError
             The file cannot be read, or has other rows than the spec declares.
         """
-        found = self._read(name)
-        for place, field in enumerate(found.schema):
+        table = self._read(name)
+        for index, field in enumerate(table.schema):
             if pa.types.is_string(field.type):
-                found = found.set_column(place, field.with_type(_TEXT), found[place].cast(_TEXT))
-        return found
+                table = table.set_column(index, field.with_type(_TEXT), table[index].cast(_TEXT))
+        return table
 
     def _read(self, name: str, columns: Collection[str] | None = None) -> pa.Table:
         shape = self.shape(name)
         try:
             with readable(self.folder):
                 batches = self.format.read(self.loaded, self.folder, shape, known_rows(shape), columns)
-                found = pa.Table.from_batches(batches).select(list(columns or shape.columns))
-            if shape.rows is None or found.num_rows == shape.rows:
-                return found
+                table = pa.Table.from_batches(batches).select(list(columns or shape.columns))
+            if shape.rows is None or table.num_rows == shape.rows:
+                return table
         except (OSError, pa.ArrowException, KeyError, ValueError):
             pass
         raise self._misfit(name)
@@ -268,8 +259,8 @@ class Released:
         )
 
 
-def _mend(folder: Path) -> str:
-    """Say which folders hold releases: below that of a product one for each period."""
+def _hint(folder: Path) -> str:
+    """Return a hint about release folders: each period has one in the product's folder."""
     from tabularium.tasks.publish.period_index import CURRENT
 
     if os.path.lexists(folder / CURRENT):
@@ -281,9 +272,9 @@ def _mend(folder: Path) -> str:
 
 
 def _groups_in_order(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> bool:
-    """Whether groups with bounds of their own stand in the order of the cells, by which noise is scaled."""
+    """Whether the groups of bounds are in the order of the cells, since noise is scaled by groups."""
     measures = (measure for table in spec.tables for measure in table.measures.values())
-    return all(each.by is None or each.groups == domains[each.by].codes for each in measures)
+    return all(measure.by is None or measure.groups == domains[measure.by].codes for measure in measures)
 
 
 def read_spec(folder: Path, certificate: Certificate) -> Loaded:

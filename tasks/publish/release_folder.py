@@ -1,4 +1,4 @@
-"""Folders of releases: where they lie, whether one can be written, and whether it is still what it was."""
+"""Folders of releases: their paths, whether one can be written, and whether it is unchanged."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def release_folder(run: Run, release_id: str) -> Path:
 
 
 def publication_folders(home: Home) -> list[Path]:
-    """Return every folder into which releases of this home were published."""
+    """Return every publication folder of this home."""
     places = home.measurements.glob(f"*/{PLACE}")
-    return sorted({Path(os.fsdecode(place.read_bytes())) for place in places})
+    return sorted({Path(os.fsdecode(marker.read_bytes())) for marker in places})
 
 
 def published_in(home: Home, release_id: str) -> Path | None:
     """Return the publication folder of a release; ``None`` where this home does not know of one."""
-    place = home.measurements / release_id / PLACE
-    return Path(os.fsdecode(place.read_bytes())) if place.is_file() else None
+    marker = home.measurements / release_id / PLACE
+    return Path(os.fsdecode(marker.read_bytes())) if marker.is_file() else None
 
 
 def check_writable(run: Run) -> None:
-    """See, before anything is paid for, that a release and its head file could be written where they go.
+    """Check, before anything is paid for, that a release and its head file can be written to their folders.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def check_writable(run: Run) -> None:
         raise PlaceClosed(
             "releases were published in this folder, and it is gone",
             where=str(base),
-            hint="mount or restore it, or make it anew if that is meant; nothing was charged",
+            hint="mount or restore it, or create it again if that is intended; nothing was charged",
         )
     product = run.loaded.folder / spec.publication.folder / spec.product
     for folder in (product / HEADS, product / spec.period):
@@ -75,7 +75,7 @@ def check_writable(run: Run) -> None:
 
 
 def try_writing(folder: Path) -> None:
-    """Make a folder as near to where ``folder`` will be as there is one, and remove it again."""
+    """Test that folders can be made in the nearest existing parent of ``folder``."""
     # What is missing is made when there is something to publish: a run that is refused leaves no folders.
     there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     probe = there / f".{uuid.uuid4().hex}.probe"
@@ -98,7 +98,7 @@ class Access:
     group: int = -1  # that of the process
 
     def give(self, path: Path, mode: int) -> None:
-        """Give a file or a folder to those who may read it."""
+        """Set mode and group of a file or a folder."""
         if self.group != -1:
             os.chown(path, -1, self.group)
         path.chmod(mode)
@@ -118,7 +118,7 @@ def make_readable_folder(folder: Path, access: Access = PUBLIC) -> None:
 
 
 def make_durable(folder: Path, access: Access = PUBLIC) -> None:
-    """Fsync every file and folder, and say who may read them: a release is never edited."""
+    """Fsync every file and folder, and set who may read them: a release is never edited."""
     for path in files_in(folder):
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -129,7 +129,7 @@ def make_durable(folder: Path, access: Access = PUBLIC) -> None:
 
 
 def clear_remains(target: Path) -> None:
-    """Remove what killed runs of this very release left aside; its lock is held by this run."""
+    """Remove the remains of killed runs of this release, whose lock this run holds."""
     for old in target.parent.glob(f".{target.name}.*.partial"):
         if old.is_dir():
             shutil.rmtree(old, ignore_errors=True)
@@ -138,13 +138,13 @@ def clear_remains(target: Path) -> None:
 
 
 def aside_of(target: Path) -> Path:
-    """Return a new name beside a release, under which it is written before it is renamed."""
+    """Return a new temporary name in the release's parent folder."""
     return target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
 
 
 @contextmanager
 def new_folder(target: Path, access: Access = PUBLIC, *, what: str, hint: str) -> Iterator[Path]:
-    """Give a folder beside ``target`` that takes its place, whole and durable, if all goes well.
+    """Give a temporary folder that becomes ``target``, complete and durable, if all goes well.
 
     A body that removes the folder puts nothing in place.
 
@@ -171,7 +171,7 @@ def new_folder(target: Path, access: Access = PUBLIC, *, what: str, hint: str) -
 def check_release(
     folder: Path, release_id: str, measured: str | None = None, *, name: str = CERTIFICATE
 ) -> str:
-    """See that a published folder is whole and is this release; return its certificate's SHA-256.
+    """Check that a published folder is complete and is this release; return its certificate's SHA-256.
 
     Beside the certificate and what it names, a signed statement may lie there: see :func:`check_statement`.
     ``name``: of the certificate, or of what stands in its place.
@@ -187,8 +187,8 @@ def check_release(
             where=str(folder),
             hint="put it back, or name the folder it was published to in publication.folder",
         )
-    raw, found = certificate_at(folder / name)
-    if found.release_id != release_id or measured not in (None, found.measurements.digest):
+    raw, certificate = certificate_at(folder / name)
+    if certificate.release_id != release_id or measured not in (None, certificate.measurements.digest):
         raise PublicationError(
             "another release lies in this folder",
             where=str(folder),
@@ -196,13 +196,13 @@ def check_release(
         )
     with readable(folder):
         there = public_folder.plain_files(folder) - {name, STATEMENT}
-        largest = public_folder.largest_file(found)
-    foreign = sorted(there - found.files.keys())
+        largest = public_folder.largest_file(certificate)
+    foreign = sorted(there - certificate.files.keys())
     if foreign:
         raise PublicationError(
             f"{foreign[0]!r} is no part of the release", where=str(folder), hint="take it out of the folder"
         )
-    for file, digest in found.files.items():
+    for file, digest in certificate.files.items():
         with readable(folder):
             if file not in there or public_folder.sha256_of(folder, file, largest) != digest:
                 raise damaged(folder, f"{file} is missing or altered")
@@ -210,7 +210,7 @@ def check_release(
 
 
 def check_statement(folder: Path, statement: str | None) -> None:
-    """See that the signed statement in a folder is the one with that SHA-256; with ``None``, that none is.
+    """Check that the signed statement in a folder has this SHA-256; with ``None``, that there is none.
 
     Raises
     ------
@@ -238,7 +238,7 @@ def statement_in(folder: Path) -> bytes | None:
 
 
 def is_rehearsal(folder: Path) -> bool:
-    """Whether a rehearsal lies in a folder, and no release."""
+    """Whether a folder holds a rehearsal and not a release."""
     return os.path.lexists(folder / REHEARSAL) and not os.path.lexists(folder / CERTIFICATE)
 
 
@@ -277,7 +277,7 @@ def certificate_at(path: Path) -> tuple[bytes, Certificate]:
 
 @contextmanager
 def readable(folder: Path) -> Iterator[None]:
-    """Turn what is wrong with a file of a release into an error that says where it lies."""
+    """Turn errors of a file of a release into one that names its folder."""
     try:
         yield
     except Unreadable as error:
@@ -286,21 +286,21 @@ def readable(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def well_formed(folder: Path) -> Iterator[None]:
-    """Turn whatever comes of a release that says what none says into an error that says where it lies."""
+    """Turn errors of malformed content into one that names the release's folder."""
     try:
         yield
     except TabulariumError:
         raise
     except _MALFORMED as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        at = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        at = f"{type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}"
         raise damaged(
             folder, f"{CERTIFICATE}, or a file beside it, says what no release says ({at})"
         ) from None
 
 
 def damaged(folder: Path, what: str) -> PublicationError:
-    """Return the error for a release folder that is not what it was."""
+    """Return the error for a release folder that was altered."""
     return PublicationError(what, where=str(folder), hint="restore the folder from a copy")
 
 

@@ -1,4 +1,4 @@
-"""A published release folder as tables that can be asked: from its certificate, lists and files alone."""
+"""A published release folder as tables for queries, from its certificate, lists and files only."""
 
 from __future__ import annotations
 
@@ -31,11 +31,10 @@ from tabularium.mechanisms.queries.measures import SizeHistogram
 from tabularium.mechanisms.queries.sources import MeasuredLevel, NoisySource, table_of
 from tabularium.mechanisms.registry import MECHANISMS, restore
 from tabularium.tasks.margins.error_model import LevelError, margin_base
-from tabularium.tasks.postprocess.denominators import known_on_tree
-from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.postprocess.table_layout import Layout, known_on_tree
 from tabularium.tasks.publish.measurement_files import MOST_NUMBERS, read_measurement
 from tabularium.tasks.publish.read_release import Released, ReleasedNumbers
-from tabularium.validations import certificate as said
+from tabularium.validations import certificate as schema
 from tabularium.validations.certificate import Certificate
 from tabularium.validations.domains.domains import HierarchyDomain, attribute_of, tree_of
 from tabularium.validations.domains.known_marginals import KnownMarginal
@@ -51,16 +50,8 @@ class OpenRelease:
 
     Attributes
     ----------
-    folder
-        Where it lies.
-    certificate
-        What its certificate says.
-    digest
-        SHA-256 of the certificate.
     verified
         Whether every file was compared with the certificate.
-    tables, histograms
-        What can be asked.
     """
 
     folder: Path
@@ -78,12 +69,12 @@ class OpenRelease:
     @property
     def of_a_universe(self) -> list[str]:
         """The names of the tables that do not count all records."""
-        return [each.name for each in self.tables if each.table.where is not None]
+        return [table.name for table in self.tables if table.table.where is not None]
 
     @property
     def asked(self) -> tuple[ReleasedTable, ...]:
         """The tables, and the array of each of their measures."""
-        return (*self.tables, *(array for each in self.tables for array in each.arrays))
+        return (*self.tables, *(array for table in self.tables for array in table.arrays))
 
 
 def open_release(folder: Path, *, table: str | None = None, verify: bool = True) -> OpenRelease:
@@ -91,10 +82,6 @@ def open_release(folder: Path, *, table: str | None = None, verify: bool = True)
 
     Parameters
     ----------
-    folder
-        The one that holds ``certificate.json``.
-    table
-        Only this table.
     verify
         Compare every file with its digest in the certificate first.
 
@@ -109,7 +96,7 @@ def open_release(folder: Path, *, table: str | None = None, verify: bool = True)
 
 
 def asked_release(released: Released, *, table: str | None, verified: bool) -> OpenRelease:
-    """Return a release folder that was read as what can be asked; as :func:`open_release`."""
+    """Return a release folder that was read as tables for queries; as :func:`open_release`."""
     folder, certificate, loaded = released.folder, released.certificate, released.loaded
     names = [entry.name for entry in loaded.spec.tables]
     if table is not None and table not in names:
@@ -124,15 +111,15 @@ def asked_release(released: Released, *, table: str | None, verified: bool) -> O
         if table in (None, entry.name)
     )
     histograms = tuple(
-        SizeHistogram(each.name, each.of, partial(released.histogram, each.name))
-        for each in loaded.spec.histograms
+        SizeHistogram(histogram.name, histogram.of, partial(released.histogram, histogram.name))
+        for histogram in loaded.spec.histograms
     )
     return OpenRelease(folder, certificate, released.digest, verified, tables, histograms)
 
 
 @dataclass(frozen=True, eq=False)
 class ReleasedTable:
-    """The counts of a published table, whose files are read when they are asked.
+    """The counts of a published table, whose files are read on demand.
 
     Attributes
     ----------
@@ -158,12 +145,12 @@ class ReleasedTable:
 
     @property
     def array(self) -> str:
-        """The name of what was measured."""
+        """The name of the measured array."""
         return self.table.name
 
     @cached_property
     def layout(self) -> Layout:
-        """How it lies in the files."""
+        """Its layout in the files."""
         return self.released.layouts[self.name]
 
     @cached_property
@@ -192,16 +179,18 @@ class ReleasedTable:
 
     @cached_property
     def known(self) -> tuple[KnownSums, ...]:
-        """What invariants say of it that measurements do not contradict; they are about all records."""
+        """The sums of invariants that measurements do not contradict; they are about all records."""
         if self.table.where is not None:
             return ()
-        conflicts = {each.name for each in self.released.certificate.invariants if each.beyond_chance}
-        found = [
-            known_sums(each, self.axes, self.released.loaded)
-            for each in self.released.loaded.known
-            if each.name not in conflicts
+        conflicts = {
+            invariant.name for invariant in self.released.certificate.invariants if invariant.beyond_chance
+        }
+        sums = [
+            known_sums(known, self.axes, self.released.loaded)
+            for known in self.released.loaded.known
+            if known.name not in conflicts
         ]
-        return tuple(each for each in found if each is not None)
+        return tuple(known_sum for known_sum in sums if known_sum is not None)
 
     def asked(self, query: Query) -> Query | None:
         """Return the query without tests that all its records pass; None if it asks for other records."""
@@ -214,15 +203,17 @@ class ReleasedTable:
     def _known(self) -> tuple[NoisySource | None, PublishedTable | None]:
         noisy, published = self._noisy(), self._published()
         consistent = self.released.spec.postprocessing.consistency
-        whole = published is not None and bool(np.isfinite(published.values).all())  # nothing is suppressed
-        measured = published is not None and published.noise is not None and not consistent and whole
+        complete = published is not None and bool(
+            np.isfinite(published.values).all()
+        )  # nothing is suppressed
+        measured = published is not None and published.noise is not None and not consistent and complete
         if noisy is None and published is not None and measured:
             return _as_measured(published), None
         return noisy, published
 
     @property
     def _drawn(self) -> tuple[int, ...]:
-        """The shape of what was measured at a node."""
+        """The shape of the measurement at a node."""
         return self.axes.shape
 
     def _noisy(self) -> NoisySource | None:
@@ -241,9 +232,9 @@ class ReleasedTable:
 
     @property
     def _impossible(self) -> NDArray[np.bool_] | None:
-        """(nodes, *axes) which numbers are exactly zero, because nobody can be there."""
-        found = self.released.layouts[self.array].impossible
-        return None if found is None else found.reshape(-1, *self.axes.shape)
+        """(nodes, *axes) mask of impossible cells, which are exactly zero."""
+        impossible = self.released.layouts[self.array].impossible
+        return None if impossible is None else impossible.reshape(-1, *self.axes.shape)
 
     def _published(self) -> PublishedTable | None:
         about = self.released.certificate.tables[self.name]
@@ -255,7 +246,7 @@ class ReleasedTable:
     def _cells(
         self,
         read: ReleasedNumbers,
-        about: said.Table | said.Measure,
+        about: schema.Table | schema.Measure,
         *,
         one_variance: bool,
         unit: float = 1.0,
@@ -270,14 +261,14 @@ class ReleasedTable:
             rms_error = margin / quantile(level)
         else:
             noise = _noise(axes, layout, about.noise_variance or {}, self._impossible)
-            whole = read.present.all()
-            rms_error = np.sqrt(noise.estimated_variances if whole else noise.measured_variances)
+            complete = read.present.all()
+            rms_error = np.sqrt(noise.estimated_variances if complete else noise.measured_variances)
         return PublishedTable(axes, values, margin, read.present, rms_error, level, noise)
 
 
 @dataclass(frozen=True, eq=False)
 class ReleasedMeasure(ReleasedTable):
-    """The array of a measure of a published table, and what is published of it."""
+    """The array of a measure of a published table, and its published numbers."""
 
     measure: str = ""
 
@@ -319,7 +310,7 @@ class ReleasedMeasure(ReleasedTable):
 
     @property
     def _adds_up(self) -> bool:
-        """Whether what is published adds up: one number a cell, in bounds that are alike for all."""
+        """Whether the published numbers add up: one per cell, with the same bounds for all."""
         return self._about.parts == 1 and self._about.by is None and self._about.adds_up
 
     @property
@@ -337,7 +328,10 @@ class ReleasedMeasure(ReleasedTable):
         # Of a tree the single values of the grid, which have independent noise; they are counted last.
         return NoisyTable(
             self.axes,
-            tuple(replace(each, values=each.values[..., -bins:]) for each in noisy.measurements),
+            tuple(
+                replace(measurement, values=measurement.values[..., -bins:])
+                for measurement in noisy.measurements
+            ),
         )
 
     def _published(self) -> PublishedTable | None:
@@ -356,9 +350,9 @@ def _noise(
     return NoisyTable(axes, parts, impossible)
 
 
-def _rms_errors(layout: Layout, about: said.Margins) -> NDArray[np.float64]:
-    """Return the root mean squared errors that the published margins are made of."""
-    method = cast("said.Method", about.method)  # a histogram, which has none, cannot be asked
+def _rms_errors(layout: Layout, about: schema.Margins) -> NDArray[np.float64]:
+    """Return the root mean squared errors behind the published margins."""
+    method = cast("schema.Method", about.method)  # a histogram, which has none, cannot be asked
     errors = about.mean_squared_error or dict.fromkeys(layout.cuts, 1.0)
     parts: dict[str, tuple[NDArray[Any], LevelError]] = {
         level: (np.zeros(layout.shape(level)), LevelError(method, errors[level])) for level in layout.cuts
@@ -367,7 +361,7 @@ def _rms_errors(layout: Layout, about: said.Margins) -> NDArray[np.float64]:
 
 
 def _as_measured(published: PublishedTable) -> NoisyTable:
-    """Return cells that were published exactly as they were measured as measurements."""
+    """Return cells that were published exactly as measured as measurements."""
     assert published.noise is not None  # noqa: S101 - the caller has looked
     nodes = np.flatnonzero(published.present)
     variances = published.noise.measured_variances[nodes]
@@ -404,11 +398,11 @@ def measured_attribute(name: str, measure: Measure) -> MeasuredAttribute:
 
 
 def known_sums(known: KnownMarginal, axes: Axes, loaded: Loaded) -> KnownSums | None:
-    """Return what an invariant says of the cells of a table, summed over columns that this does not cross.
+    """Return the sums of an invariant for a table, over columns that the table does not cross.
 
     None where the table has a column of it in another coding, such as leaves where it has a hierarchy.
     """
-    places = {attribute.name: place for place, attribute in enumerate(axes.attributes)}
+    places = {attribute.name: index for index, attribute in enumerate(axes.attributes)}
     sizes = {name: loaded.domains[name].size for name in known.flat}
     values, index = _along(known, axes, loaded)
     values = values.reshape(len(values), *sizes.values())
@@ -426,8 +420,8 @@ def known_sums(known: KnownMarginal, axes: Axes, loaded: Loaded) -> KnownSums | 
     groups = np.zeros(shape, np.intp)
     for part, size in zip(parts, values.shape, strict=True):
         groups *= size
-        for place, cells in part.items():
-            groups += cells.reshape([-1 if axis == place + first else 1 for axis in range(len(shape))])
+        for cells_at, cells in part.items():
+            groups += cells.reshape([-1 if axis == cells_at + first else 1 for axis in range(len(shape))])
     return KnownSums(known.name, groups, values.reshape(-1))
 
 
@@ -435,19 +429,19 @@ def _along(
     known: KnownMarginal, axes: Axes, loaded: Loaded
 ) -> tuple[NDArray[np.float64], dict[int, NDArray[np.intp]]]:
     """Return numbers (nodes, cells), and of the hierarchy among the attributes the node of each leaf."""
-    named = {attribute.name: place for place, attribute in enumerate(axes.attributes)}
+    named = {attribute.name: index for index, attribute in enumerate(axes.attributes)}
     if known.along is None or known.along not in named:
         return known.values.sum(axis=0, keepdims=True).astype(np.float64), {}
     tree, values = known_on_tree(loaded, known)
-    domain, place = loaded.domains[known.along], named[known.along]
-    attribute = axes.attributes[place]
+    domain, axis = loaded.domains[known.along], named[known.along]
+    attribute = axes.attributes[axis]
     assert isinstance(domain, HierarchyDomain)  # noqa: S101 - the spec's own check
     assert isinstance(attribute, TreeAttribute)  # noqa: S101 - it is that domain as queries know it
     # Nodes come in the order of their depth: those further down than the numbers belong to one above them.
     at = attribute.leaves.astype(np.intp)
     while (below := at >= tree.nodes).any():
         at[below] = domain.parents[at[below]]
-    return values, {place: at}
+    return values, {axis: at}
 
 
 # --- the sum of chosen cells of a published table, as the query that asks for it
@@ -458,7 +452,7 @@ _WORDS = frozenset({"and", "between", "by", "from", "group", "in", "is", "not", 
 
 
 def total_query(table: ReleasedTable, codes: Codes) -> tuple[Query, str]:
-    """Return the query for the sum of the cells that have these codes, and how it is written.
+    """Return the query for the sum of the cells with these codes, and its text.
 
     Parameters
     ----------
@@ -471,7 +465,7 @@ def total_query(table: ReleasedTable, codes: Codes) -> tuple[Query, str]:
         Naming a column that the table does not cross, or the column of a code that is unknown, with those
         that are near.
     """
-    attributes = {each.name: each for each in table.axes.attributes}
+    attributes = {attribute.name: attribute for attribute in table.axes.attributes}
     tests, written = [], []
     for column, given in codes.items():
         if column not in attributes:
@@ -481,7 +475,7 @@ def total_query(table: ReleasedTable, codes: Codes) -> tuple[Query, str]:
                 hint=f"known are {listed(list(attributes), 16)}",
             )
         if isinstance(given, Iterable) and not isinstance(given, str):
-            chosen = [str(each) for each in given]
+            chosen = [str(code) for code in given]
         else:
             chosen = [str(given)]
         _see_that_they_are_known(attributes[column], chosen)

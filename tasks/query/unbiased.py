@@ -1,4 +1,4 @@
-"""The noisy measurements of a published table, and estimates from them that are right on average.
+"""The noisy measurements of a published table, and unbiased estimates from them.
 
 Published counts are kept from falling below zero and made whole, which lifts small cells and pays for it in
 large ones. What stands here has been made to agree by least squares and nothing else: it may be negative, has
@@ -17,21 +17,19 @@ from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.estimation import on_their_trees
 from tabularium.tasks.postprocess.postprocessing import CONSISTENCY
-from tabularium.tasks.public_folder import named
-from tabularium.tasks.public_tables import open_parquet
+from tabularium.tasks.public_folder import named, open_parquet
 from tabularium.tasks.publish.frames import Labels
 from tabularium.tasks.publish.measurement_files import FOLDER, indexed
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.publish.release_folder import readable
 from tabularium.tasks.runtime.run import without_data
-from tabularium.tasks.verify.remaking import parts_in
-from tabularium.tasks.verify.subject import Failed, Skipped, Subject
+from tabularium.tasks.verify.subject import Failed, Skipped, Subject, parts_in
 from tabularium.validations.redaction import bare_errors
 from tabularium.validations.release_spec.tables import array_of
 
 
 def measured(released: Released, name: str) -> pa.Table:
-    """Return the noisy measurements of a table, all levels that were measured.
+    """Return the noisy measurements of a table, all measured levels.
 
     Returns
     -------
@@ -56,10 +54,10 @@ def measured(released: Released, name: str) -> pa.Table:
     layout = released.layouts.get(name)
     if layout is None:
         raise InputError("is a histogram, which measures no cells", where=where, hint="ask a table")
-    variances, found = certificate.tables[name].noise_variance or {}, []
+    variances, columns = certificate.tables[name].noise_variance or {}, []
     for level in layout.cuts:
         arrays = indexed(released.folder, name, level)["arrays"]
-        shapes = [tuple(each["shape"]) for each in arrays.values()]
+        shapes = [tuple(array["shape"]) for array in arrays.values()]
         if shapes != [layout.measured_shape(level)]:
             raise InputError(
                 f"{certificate.tables[name].mechanism} measures something else than cells",
@@ -72,8 +70,8 @@ def measured(released: Released, name: str) -> pa.Table:
             with open_parquet(path, rows=prod(about["shape"])) as file:
                 rows = file.read()
         variance = pa.array(np.full(rows.num_rows, variances.get(level, np.nan)), from_pandas=True)
-        found.append(rows.append_column("variance", variance))
-    return pa.concat_tables(found, promote_options="permissive").unify_dictionaries()
+        columns.append(rows.append_column("variance", variance))
+    return pa.concat_tables(columns, promote_options="permissive").unify_dictionaries()
 
 
 @bare_errors
@@ -102,11 +100,13 @@ def unbiased(released: Released, name: str) -> pa.Table:
     failure: InputError | PublicationError
     run = without_data(released.loaded)
     post = run.post
-    together = [each for each in post.agreement.holding(name).layouts if each in released.certificate.tables]
-    for each in together:
-        if released.certificate.tables[each].noise_variance is None:
+    together = [
+        layout for layout in post.agreement.holding(name).layouts if layout in released.certificate.tables
+    ]
+    for other in together:
+        if released.certificate.tables[other].noise_variance is None:
             raise InputError(
-                f"the mechanism of {each} merges or drops what it measured, or draws it towards other "
+                f"the mechanism of {other} merges or drops what it measured, or draws it towards other "
                 "numbers, so that nothing without bias can be made of it",
                 where=where,
                 hint="use the published numbers and their margins",
@@ -133,16 +133,18 @@ def unbiased(released: Released, name: str) -> pa.Table:
         rows = Labels(layout, np.arange(layout.nodes))
         columns = [*rows.of(0, rows.rows).items(), *_numbers(agreed[name], "estimate", "variance")]
         measures = layout.table.measures
-        for measure in (each for each in measures if measures[each].linear):
+        for measure in (measure for measure in measures if measures[measure].linear):
             array, unit = agreed[array_of(measures, name, measure)], float(measures[measure].grid)
             columns += _numbers(array, measure, f"{measure}_variance", unit)
-        return pa.table([column for _, column in columns], names=[each for each, _ in columns])
+        return pa.table([column for _, column in columns], names=[name for name, _ in columns])
     raise failure
 
 
-def _numbers(found: Estimate, name: str, variance: str, unit: float = 1.0) -> Iterator[tuple[str, pa.Array]]:
+def _numbers(
+    estimate: Estimate, name: str, variance: str, unit: float = 1.0
+) -> Iterator[tuple[str, pa.Array]]:
     """Yield estimates and variances as columns, null where there is none; estimates are times ``unit``."""
-    spread = np.broadcast_to(found.variances, found.values.shape).reshape(-1)
+    spread = np.broadcast_to(estimate.variances, estimate.values.shape).reshape(-1)
     known = np.isfinite(spread)  # of what does not add up, levels that were not measured are not
-    yield name, pa.array(unit * found.values.reshape(-1), mask=~known)
+    yield name, pa.array(unit * estimate.values.reshape(-1), mask=~known)
     yield variance, pa.array(unit**2 * spread, mask=~known)

@@ -1,4 +1,4 @@
-"""How useful a release is before anyone looks at it, and what it may tell of a person.
+"""Bounds on the errors of count queries, and on what a release may tell of a person.
 
 (ε, δ)-useful for a class of queries: with probability 1 - δ, *every* query of the class errs by ε at most
 (Xiao, Xiong, Yuan 2010, Definition 3.3). To tell it from the privacy loss, that error is called t here, and
@@ -46,8 +46,6 @@ class Usefulness:
 
     Attributes
     ----------
-    delta
-        δ.
     paper
         Any count query, Theorem 4.2.
     paper_cells
@@ -66,7 +64,7 @@ class Usefulness:
 
 
 def usefulness(epsilon: float, cells: int, query_cells: int, delta: float) -> Usefulness:
-    """Return what can be said of count queries on a table with discrete Laplace noise of scale 1/ε.
+    """Return error bounds of count queries on a table with discrete Laplace noise of scale 1/ε.
 
     Parameters
     ----------
@@ -102,7 +100,7 @@ def usefulness(epsilon: float, cells: int, query_cells: int, delta: float) -> Us
 
 
 def every_query_margin(scale: float, cells: int, delta: float) -> int:
-    """Return a t that no count query whatever over the cells exceeds with probability 1 - δ.
+    """Return a t that no count query over the cells exceeds with probability 1 - δ.
 
     The least t with 2·P(Σ max(Z_i, 0) > t) <= δ. For tables too large for a Fourier transform of that
     distribution, Chernoff's bound of the probability, which is a few percent wider.
@@ -132,7 +130,7 @@ def _chernoff(scale: float, cells: int, outside: float) -> float:
 
 
 def posterior_bounds(prior: float, epsilon: float, releases: int = 1) -> dict[str, float]:
-    """Return how sure anyone may be afterwards who gave something the probability ``prior`` before.
+    """Return bounds of the posterior probability, for the probability ``prior`` before.
 
     Parameters
     ----------
@@ -180,7 +178,7 @@ def promised_error(certificate: Certificate, answer: Answer) -> dict[str, Any]:
     on every cell; what other levels add is left out.
     """
     events = [draw.event for draw in certificate.transcript]
-    own = [
+    of_table = [
         event
         for event in events
         if event.primitive == "discrete_laplace" and event.purpose.split("/")[0] == answer.table
@@ -191,36 +189,36 @@ def promised_error(certificate: Certificate, answer: Answer) -> dict[str, Any]:
     plain = (
         mechanism is not None
         and mechanism.releases_noisy_cells
-        and all(event.sensitivity == 1 and event.width == 1 and not event.branches for event in own)
+        and all(event.sensitivity == 1 and event.width == 1 and not event.branches for event in of_table)
     )
-    if not levels or len(own) != len(levels) or not plain:
+    if not levels or len(of_table) != len(levels) or not plain:
         return {"none": "the cells of this table are not counts plus discrete Laplace noise"}
-    finest = max(own, key=lambda event: prod(event.shape))
+    finest = max(of_table, key=lambda event: prod(event.shape))
     cells = prod(finest.shape)
     epsilon = float(finest.loss)
-    found = usefulness(epsilon, cells, min(answer.cells, cells), 1 - answer.level)
+    promise = usefulness(epsilon, cells, min(answer.cells, cells), 1 - answer.level)
     return {
         "probability": answer.level,
         "epsilon": str(finest.loss),
         "table_cells": cells,
         "query_cells": min(answer.cells, cells),
-        "any_query_paper": found.paper,
-        "this_query_paper": found.paper_cells,
-        "every_query_at_once": found.every_query,
-        "this_query": found.one_query,
+        "any_query_paper": promise.paper,
+        "this_query_paper": promise.paper_cells,
+        "every_query_at_once": promise.every_query,
+        "this_query": promise.one_query,
     }
 
 
 def promised_privacy(certificate: Certificate) -> dict[str, Any]:
-    """Return how sure anyone may be of a unit after the release who gave it 10 % before; pure ε only."""
+    """Return bounds of the posterior probability of a unit's values, 10 % before; pure ε only."""
     privacy = certificate.privacy
     if privacy.epsilon is None or privacy.neighbours.change != "add-remove":
         return {
             "none": "such a bound exists for pure ε where units can be added and removed; the certificate "
             "says what holds here"
         }
-    found = posterior_bounds(PRIOR, float(privacy.epsilon))
-    return {"prior": PRIOR, "epsilon": str(privacy.epsilon), **found}
+    bounds = posterior_bounds(PRIOR, float(privacy.epsilon))
+    return {"prior": PRIOR, "epsilon": str(privacy.epsilon), **bounds}
 
 
 def in_words(error: dict[str, Any], privacy: dict[str, Any]) -> list[str]:
@@ -231,24 +229,24 @@ def in_words(error: dict[str, Any], privacy: dict[str, Any]) -> list[str]:
     ]
 
 
-def _of_errors(found: dict[str, Any]) -> str:
-    asked = "1 cell" if found["query_cells"] == 1 else f"{found['query_cells']:,} cells"
-    chance, together = f"{100 * found['probability']:g} %", f"{found['every_query_at_once']:,}"
+def _of_errors(promise: dict[str, Any]) -> str:
+    asked = "1 cell" if promise["query_cells"] == 1 else f"{promise['query_cells']:,} cells"
+    chance, together = f"{100 * promise['probability']:g} %", f"{promise['every_query_at_once']:,}"
     return (
-        f"Usefulness, before anything was drawn, of {found['table_cells']:,} cells measured at "
-        f"ε = {found['epsilon']}: with probability {chance} a count of {asked} errs by at most "
-        f"{found['this_query']:,}, and all counts at once by at most {together}. Xiao et al. 2010, "
-        f"Theorem 4.2, promises {ceil(found['any_query_paper']):,} for any count, "
-        f"{ceil(found['this_query_paper']):,} for {asked}."
+        f"Usefulness, before anything was drawn, of {promise['table_cells']:,} cells measured at "
+        f"ε = {promise['epsilon']}: with probability {chance} a count of {asked} errs by at most "
+        f"{promise['this_query']:,}, and all counts at once by at most {together}. Xiao et al. 2010, "
+        f"Theorem 4.2, promises {ceil(promise['any_query_paper']):,} for any count, "
+        f"{ceil(promise['this_query_paper']):,} for {asked}."
     )
 
 
-def _of_beliefs(found: dict[str, Any]) -> str:
-    prior, presence, value = (_percent(found[name]) for name in ("prior", "presence", "value"))
+def _of_beliefs(beliefs: dict[str, Any]) -> str:
+    prior, presence, value = (_percent(beliefs[name]) for name in ("prior", "presence", "value"))
     return (
-        f"Privacy, ε = {found['epsilon']}: who was {prior} sure that somebody is in the data is at most "
+        f"Privacy, ε = {beliefs['epsilon']}: who was {prior} sure that somebody is in the data is at most "
         f"{presence} sure afterwards; of a value of somebody known to be in it, at most {value}. "
-        f"(Xiao et al. 2010, Theorem 3.3, states {_percent(found['paper'])}, which in tables of counts "
+        f"(Xiao et al. 2010, Theorem 3.3, states {_percent(beliefs['paper'])}, which in tables of counts "
         "holds for presence only.)"
     )
 

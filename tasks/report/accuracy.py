@@ -1,14 +1,25 @@
-"""How accurate each table is: its margins of error by level and by size of the published count."""
+"""How accurate each table is: margins of error by level and size, and what post-processing changed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
+from tabularium.mechanisms.arrays import strips
 from tabularium.mechanisms.inference.margins_of_error.simulated_releases import SIZES
+from tabularium.mechanisms.measured import Measured
+from tabularium.mechanisms.queries.sources import array_of_cells
+from tabularium.tasks.postprocess.table_layout import Layout
+from tabularium.tasks.public_folder import named, open_parquet
+from tabularium.tasks.publish.frames import ROWS
+from tabularium.tasks.publish.measurement_files import FOLDER, indexed
+from tabularium.tasks.publish.read_release import Released
+from tabularium.tasks.publish.release_folder import readable
 from tabularium.tasks.report.cells_chart import MOST_SERIES, round_ticks
-from tabularium.tasks.report.released_cells import ReleasedCells
+from tabularium.tasks.report.released_cells import Columns, Floats, ReleasedCells, ask
 from tabularium.tasks.report.wording import short, size_words
 from tabularium.validations.certificate import Measure, Table
 
@@ -61,12 +72,12 @@ class AccuracyLine:
 
 def accuracy(cells: ReleasedCells, about: Table) -> list[AccuracyLine]:
     """Return the margins of a table, by level from the root down and by size from zero up."""
-    held = {(each.level or "", each.counts): float(each.held) for each in about.margins.errors or ()}
+    held = {(error.level or "", error.counts): float(error.held) for error in about.margins.errors or ()}
     lines = []
-    for place, number, count, margins, relative, wide, flagged in cells.ask(
+    for position, number, count, margins, relative, wide, flagged in cells.ask(
         _BY_SIZE.format(flagged=_FLAGGED[cells.flags])
     ):
-        level, size = cells.levels[place].name, None if number < 0 else SIZES[number]
+        level, size = cells.levels[position].name, None if number < 0 else SIZES[number]
         shown = None if size is None else wide
         simulated = None if size is None else held.get((level, size))
         both = (*_both(margins), *_both(relative))
@@ -104,22 +115,24 @@ class MeasureLine:
 
 def measure_accuracy(cells: ReleasedCells, about: Measure) -> list[MeasureLine]:
     """Return the margins of a measure, by level from the root down."""
-    without = {each.level or "": each.without_records_at_most for each in about.margins.shown or ()}
+    without = {measure.level or "": measure.without_records_at_most for measure in about.margins.shown or ()}
     lines = []
-    for place, number, shown, margins, flagged in cells.ask(_BY_LEVEL.format(flagged=_FLAGGED[cells.flags])):
-        level = cells.levels[place].name
+    for position, number, shown, margins, flagged in cells.ask(
+        _BY_LEVEL.format(flagged=_FLAGGED[cells.flags])
+    ):
+        level = cells.levels[position].name
         expected = without.get(level) if shown else None
         lines.append(MeasureLine(level, shown, number - shown, *_both(margins), flagged, expected))
     return lines
 
 
-def _both(found: list[float] | None) -> tuple[float | None, float | None]:
-    return (found[0], found[1]) if found else (None, None)
+def _both(pair: list[float] | None) -> tuple[float | None, float | None]:
+    return (pair[0], pair[1]) if pair else (None, None)
 
 
 # --- plots of margins by size and level, one mark for each line of the table beside them
 #
-# Levels are told apart by colour (Okabe and Ito's, which colour-blind readers tell apart), marker and
+# Levels differ by colour (Okabe and Ito's, which colour-blind readers can distinguish), marker and
 # place.
 
 WIDTH, HEIGHT = 460, 290
@@ -130,7 +143,7 @@ Pair = Callable[[AccuracyLine], tuple[float, float]]
 
 @dataclass(frozen=True)
 class Mark:
-    """The median at (x, y), and up to where the line to the 95th percentile goes."""
+    """The median at (x, y), and the end of the line to the 95th percentile."""
 
     series: int
     x: float
@@ -140,7 +153,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture, and what it shows in words.
+    """A plot, and its description.
 
     Attributes
     ----------
@@ -182,21 +195,21 @@ def _plot(lines: list[AccuracyLine], what: str, pair: Pair, title: str) -> Plot:
     marks = []
     for line in lines:
         series = levels.index(line.level)
-        beside = 0.13 * (series - (len(levels) - 1) / 2)
-        x = _LEFT + step * (sizes.index(line.size or SIZES[0]) + 0.5 + beside)
+        offset = 0.13 * (series - (len(levels) - 1) / 2)
+        x = _LEFT + step * (sizes.index(line.size or SIZES[0]) + 0.5 + offset)
         marks.append(Mark(series, round(x, 2), *(up(number) for number in pair(line))))
     places = [(size_words(size), round(_LEFT + step * (at + 0.5), 2)) for at, size in enumerate(sizes)]
     return Plot(
         levels,
         marks,
         places,
-        [(each, up(each)) for each in ticks],
+        [(tick, up(tick)) for tick in ticks],
         _in_words(lines, levels, what, pair, title),
     )
 
 
 def _scale(numbers: list[float]) -> tuple[list[float], Callable[[float], float]]:
-    """Return the numbers of the lines across, and where a number stands; by logarithms if they vary much."""
+    """Return the ticks of an axis and its scale, logarithmic if the numbers vary much."""
     low, high = min(numbers), max(numbers)
     logarithmic = low > 0 and high > 20 * low
     if logarithmic:
@@ -205,17 +218,17 @@ def _scale(numbers: list[float]) -> tuple[list[float], Callable[[float], float]]
         ticks = [10.0**power for power in range(first, last + every, every)]
     else:
         ticks = round_ticks(0.0, max(high, 1e-9))
-    place = math.log10 if logarithmic else float
-    bottom, top = place(ticks[0]), place(ticks[-1])
+    scaled = math.log10 if logarithmic else float
+    bottom, top = scaled(ticks[0]), scaled(ticks[-1])
 
     def up(number: float) -> float:
-        return round(HEIGHT - _FOOT - (HEIGHT - _TOP - _FOOT) * (place(number) - bottom) / (top - bottom), 2)
+        return round(HEIGHT - _FOOT - (HEIGHT - _TOP - _FOOT) * (scaled(number) - bottom) / (top - bottom), 2)
 
     return ticks, up
 
 
 def _in_words(lines: list[AccuracyLine], levels: list[str], what: str, pair: Pair, title: str) -> str:
-    """Return what a picture shows, for those who do not see it."""
+    """Return the description of a plot, for those who do not see it."""
     words = []
     for level in levels:
         parts = "; ".join(
@@ -225,3 +238,115 @@ def _in_words(lines: list[AccuracyLine], levels: list[str], what: str, pair: Pai
         )
         words.append(f"{level}: {parts}" if level else parts)
     return f"Plot of the median and the 95th percentile of the {what} in {title}. {'. '.join(words)}."
+
+
+# Published counts against the noisy measurements from which they were made.
+
+
+@dataclass(frozen=True)
+class MovedLine:
+    """The changes to the noisy counts of one measured level.
+
+    Attributes
+    ----------
+    level
+        Its name; empty where a table has no hierarchy.
+    cells
+        How many were measured and are shown.
+    moved
+        How many are published as another number.
+    median, most
+        By how much a cell was moved at the median, and at most.
+    below_zero
+        How many were measured below zero.
+    lift
+        What these lack to zero, summed.
+    before, after
+        The sum of all of them, as measured and as published.
+    blank, blank_below_zero
+        How many cells more were measured and are left blank, and how many of these were below zero.
+    """
+
+    level: str
+    cells: int
+    moved: int
+    median: float
+    most: float
+    below_zero: int
+    lift: float
+    before: float
+    after: float
+    blank: int
+    blank_below_zero: int
+
+
+def moved_in(released: Released, name: str, cells: ReleasedCells) -> list[MovedLine] | None:
+    """Return the lines of a table; None where the measurements are not counts of cells.
+
+    Raises
+    ------
+    PublicationError
+        The release holds no measurements of the table.
+    """
+    lines = []
+    for level in cells.layout.cuts:
+        noisy = _noisy(released, name, level, cells.layout)
+        if noisy is None:
+            return None
+        line = _line(level, noisy, cells)
+        if line is not None:
+            lines.append(line)
+    return lines if len(lines) == len(cells.layout.cuts) else None
+
+
+def _noisy(released: Released, name: str, level: str, layout: Layout) -> Columns | None:
+    """Return the noisy counts of a level, one for each possible cell."""
+    entry = indexed(released.folder, name, level)
+    # Their number is all that is asked of them: no numbers are read for that.
+    shapes = {
+        array: np.broadcast_to(np.zeros((), about["dtype"]), about["shape"])
+        for array, about in entry["arrays"].items()
+    }
+    possible = layout.measured_at(level)
+    number = len(layout.cuts[level]) * layout.cells if possible is None else int(possible.sum())
+    array = array_of_cells(Measured.from_document(entry["measured"], shapes), number)
+    if array is None:
+        return None
+    file = f"{FOLDER}/{entry['arrays'][array]['file']}"
+    with readable(released.folder), named(file):
+        opened = open_parquet(released.folder / file, rows=number, columns=["measured"])
+    return Columns(released.folder / file, opened, ["measured"])
+
+
+_MOVED = """
+    select count(published), count(*) filter (away > 1e-9), quantile_disc(away, 0.5), max(away),
+        count(*) filter (drawn < 0 and published is not null),
+        -sum(least(drawn, 0)) filter (published is not null),
+        sum(drawn) filter (published is not null), sum(published),
+        count(*) filter (published is null), count(*) filter (drawn < 0 and published is null)
+    from (select drawn, published, abs(published - drawn) as away from cells)"""
+
+
+def _line(level: str, noisy: Columns, cells: ReleasedCells) -> MovedLine | None:
+    """Return the changes to the noisy counts of a level; None where all are left blank."""
+    (line,) = ask(_MOVED, _pairs(level, noisy, cells))
+    return MovedLine(level, *line) if line[0] else None
+
+
+def _pairs(level: str, noisy: Columns, cells: ReleasedCells) -> Iterator[dict[str, Floats]]:
+    """Yield the cells of a level, flat: as they were measured, and as they are published.
+
+    Cells that nobody can be in were measured as nothing.
+    """
+    nodes, possible, done = cells.layout.cuts[level], cells.layout.measured_at(level), 0
+    for rows in strips(len(nodes), cells.layout.cells, ROWS):
+        some = nodes[rows]
+        there = None if possible is None else possible[rows].reshape(-1)
+        number = len(some) * cells.layout.cells if there is None else int(there.sum())
+        (measured,) = noisy.read(done, done + number)
+        done += number
+        if there is not None:
+            spread = np.zeros(len(there))
+            spread[there] = measured
+            measured = spread
+        yield {"drawn": measured, "published": cells.at(some)[0].reshape(-1)}

@@ -1,4 +1,4 @@
-"""One picture of a table: some of its published cells with their margins, as points with a line on each side.
+"""A chart of a table: some of its published cells with their margins, as points with error bars.
 
 No cell is added to another: whatever the picture does not tell apart is held at one value, which it names. So
 every point is a number of the file, and its line the margin of that number, as far as a true one can lie.
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Point:
-    """A published number and where it stands.
+    """A published number and its position.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Row:
-    """The points of one value of the dimension that runs down the picture."""
+    """The points of one value of the dimension that runs down the chart."""
 
     label: str
     top: float
@@ -57,7 +57,7 @@ class Row:
 
     @property
     def short(self) -> str:
-        """Its label as far as there is room."""
+        """Its label, shortened to the room."""
         return self.label if len(self.label) <= _LETTERS else self.label[: _LETTERS - 1] + "…"
 
 
@@ -67,10 +67,6 @@ class Chart:
 
     Attributes
     ----------
-    title
-        Of what the numbers are.
-    by
-        What runs down the picture.
     held
         The values at which the other dimensions are held, as a sentence; empty where there are none.
     series
@@ -93,26 +89,28 @@ class Chart:
 
     @property
     def notes(self) -> str:
-        """What its marks mean, as far as it has them."""
+        """The meaning of its marks."""
         points = [point for row in self.rows for point in row.points]
-        said = ["Points are published numbers, lines their margins of error as far as a true number can lie"]
+        sentences = [
+            "Points are published numbers, lines their margins of error as far as a true number can lie"
+        ]
         if self.cut:
-            said.append("a line that ends at the edge is longer than the picture")
+            sentences.append("a line that ends at the edge is longer than the picture")
         if any(point is not None and point.low is None for point in points):
-            said.append("a point with a ring has no known margin")
+            sentences.append("a point with a ring has no known margin")
         if any(point is not None and point.doubtful for point in points):
-            said.append("a pale one is flagged as unreliable")
+            sentences.append("a pale one is flagged as unreliable")
         if any(point is None for point in points):
-            said.append("what is left blank in the table has no point")
-        return f"{'; '.join(said)}."
+            sentences.append("what is left blank in the table has no point")
+        return f"{'; '.join(sentences)}."
 
     @property
     def alternative(self) -> str:
-        """What it shows, for those who do not see it."""
+        """Its description, for those who do not see it."""
         known = [(row, point) for row in self.rows for point in row.points if point is not None]
         if not known:
             return f"Picture of {self.title}: every number was left blank."
-        first, last = (each(known, key=lambda pair: pair[1].number) for each in (min, max))
+        first, last = (end(known, key=lambda pair: pair[1].number) for end in (min, max))
         ends = [f"{whole(point.number)} ({self._named(row, point)})" for row, point in (first, last)]
         return (
             f"Picture of {self.title}, from {ends[0]} to {ends[1]}; its numbers stand in the table below it."
@@ -124,7 +122,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class _Dimension:
-    """A dimension at what it can be told apart by: its place among the axes, its title, and its values."""
+    """A dimension with several values: its axis, its title, and its values."""
 
     axis: int
     title: str
@@ -139,7 +137,7 @@ def chart_of(
     *,
     least: float | None = 0.0,
 ) -> Chart | None:
-    """Return the picture of a table, or of one of its measures; None where nothing is told apart.
+    """Return the chart of a table, or of one of its measures; None where there is only one value.
 
     Parameters
     ----------
@@ -147,8 +145,6 @@ def chart_of(
         The counts, by which it is decided what is shown.
     titles
         Of the dimensions, by their names.
-    title
-        Of the numbers.
     numbers
         The measure; None for the counts.
     least
@@ -165,16 +161,22 @@ def chart_of(
     if along is not None:
         labels = [along.node_labels[node] for node in nodes]
         dimensions.insert(0, _Dimension(0, f"{titles[along.name]} ({level.name})", labels))
-    down, across = _told_apart(dimensions)
+    down, across = _axes_of(dimensions)
     if down is None:
         return None
-    fixed = {each.axis: _most_people(counts, each.axis) for each in dimensions if each not in (down, across)}
+    fixed = {
+        dimension.axis: _most_people(counts, dimension.axis)
+        for dimension in dimensions
+        if dimension not in (down, across)
+    }
     held = "; ".join(
-        f"{each.title}: {each.labels[fixed[each.axis]]}" for each in dimensions if each.axis in fixed
+        f"{dimension.title}: {dimension.labels[fixed[dimension.axis]]}"
+        for dimension in dimensions
+        if dimension.axis in fixed
     )
     of = numbers or cells
-    shown = [each.reshape(shape) for each in (*of.at(nodes), of.flagged(nodes).astype(float))]
-    values, margins, flags = (_laid(each, down, across, fixed) for each in shown)
+    shown = [array.reshape(shape) for array in (*of.at(nodes), of.flagged(nodes).astype(float))]
+    values, margins, flags = (_laid(array, down, across, fixed) for array in shown)
     more = (len(published) if down.axis == 0 else len(down.labels)) - len(values)
     series = [""] if across is None else list(across.labels)
     return _drawn(
@@ -189,41 +191,41 @@ def chart_of(
 
 
 def _level(cells: ReleasedCells) -> Level:
-    """Return the level that is shown: the whole by other dimensions, else the finest that fits."""
+    """Return the level to show: the total by other dimensions, else the finest that fits."""
     if cells.layout.others:
         return cells.levels[0]
-    several = [each for each in cells.levels if each.nodes.stop - each.nodes.start > 1]
-    fits = [each for each in several if each.nodes.stop - each.nodes.start <= MOST_ROWS]
+    several = [level for level in cells.levels if level.nodes.stop - level.nodes.start > 1]
+    fits = [level for level in several if level.nodes.stop - level.nodes.start <= MOST_ROWS]
     return fits[-1] if fits else (several or cells.levels)[0]
 
 
-def _told_apart(dimensions: list[_Dimension]) -> tuple[_Dimension | None, _Dimension | None]:
-    """Return what runs down the picture, and what has a colour: the one of most values, one of a few."""
-    wide = [each for each in dimensions if len(each.labels) > 1]
+def _axes_of(dimensions: list[_Dimension]) -> tuple[_Dimension | None, _Dimension | None]:
+    """Return the dimension that runs down the chart, with most values, and the coloured one, with few."""
+    wide = [dimension for dimension in dimensions if len(dimension.labels) > 1]
     if not wide:
         return None, None
-    fits = [each for each in wide if len(each.labels) <= MOST_ROWS] or wide
-    down = max(fits, key=lambda each: len(each.labels))
-    few = [each for each in wide if each is not down and len(each.labels) <= MOST_SERIES]
-    return down, min(few, key=lambda each: len(each.labels), default=None)
+    fits = [dimension for dimension in wide if len(dimension.labels) <= MOST_ROWS] or wide
+    down = max(fits, key=lambda dimension: len(dimension.labels))
+    few = [dimension for dimension in wide if dimension is not down and len(dimension.labels) <= MOST_SERIES]
+    return down, min(few, key=lambda dimension: len(dimension.labels), default=None)
 
 
 def _most_people(counts: Floats, axis: int) -> int:
-    others = tuple(each for each in range(counts.ndim) if each != axis)
+    others = tuple(another for another in range(counts.ndim) if another != axis)
     return int(np.nansum(counts, axis=others).argmax())
 
 
 def _laid(array: Floats, down: _Dimension, across: _Dimension | None, fixed: dict[int, int]) -> Floats:
     """Return (rows, series) numbers."""
-    place = tuple(fixed.get(axis, slice(None)) for axis in range(array.ndim))
-    found = array[place]
+    index = tuple(fixed.get(axis, slice(None)) for axis in range(array.ndim))
+    laid = array[index]
     left = [axis for axis in range(array.ndim) if axis not in fixed]
     wanted = [down.axis] if across is None else [down.axis, across.axis]
     # What is neither shown nor held has one value.
-    found = found.transpose(
+    laid = laid.transpose(
         *(left.index(axis) for axis in wanted), *(at for at, axis in enumerate(left) if axis not in wanted)
     )
-    return found.reshape(found.shape[0], -1)[:MOST_ROWS]
+    return laid.reshape(laid.shape[0], -1)[:MOST_ROWS]
 
 
 def _drawn(
@@ -275,7 +277,7 @@ def _drawn(
         *words,
         series,
         rows,
-        [(each, across(each)) for each in ticks],
+        [(tick, across(tick)) for tick in ticks],
         round(tall * len(rows) + _FOOT, 2),
         more,
         cut,
@@ -283,7 +285,7 @@ def _drawn(
 
 
 def _ends(values: Floats, low: Floats, high: Floats, *, from_zero: bool) -> tuple[float, float]:
-    """Return where the axis begins and ends: at lines, but never so far that the points lie in one place."""
+    """Return the ends of the axis: at ticks, but not so far that the points coincide."""
     if not len(values):
         return 0.0, 1.0
     first, last = float(values.min()), float(values.max())
@@ -298,6 +300,6 @@ def round_ticks(low: float, high: float) -> list[float]:
         high = low + max(1.0, 1e-6 * abs(low))
     rough = (high - low) / _TICKS
     size = 10.0 ** math.floor(math.log10(rough))
-    step = next(each * size for each in (1.0, 2.0, 2.5, 5.0, 10.0) if each * size >= rough)
+    step = next(factor * size for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * size >= rough)
     first, last = math.floor(low / step), math.ceil(high / step)
-    return [round(each * step, 12) for each in range(first, last + 1)]
+    return [round(number * step, 12) for number in range(first, last + 1)]

@@ -1,4 +1,4 @@
-"""The cells of a published table as the report reads them: from its file, a part at a time, or in SQL."""
+"""The cells of a published table for the report: from its file, a part at a time, or in SQL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 def ask(sql: str, parts: Iterable[Mapping[str, NDArray[Any]]]) -> list[tuple[Any, ...]]:
-    """Return the rows of a query over the table ``cells``, whose columns come a part at a time.
+    """Return the rows of a query over the table ``cells``, whose columns come in parts.
 
     There, what is not a finite number is null. One thread asks, so that sums come out the same each time.
     """
@@ -39,8 +39,8 @@ def ask(sql: str, parts: Iterable[Mapping[str, NDArray[Any]]]) -> list[tuple[Any
         try:
             for part in parts:
                 columns = {
-                    name: pa.array(each, mask=~np.isfinite(each) if each.dtype.kind == "f" else None)
-                    for name, each in part.items()
+                    name: pa.array(array, mask=~np.isfinite(array) if array.dtype.kind == "f" else None)
+                    for name, array in part.items()
                 }
                 yield pa.RecordBatch.from_pydict(columns)
         except Exception as error:  # goes through C, which forgets it
@@ -60,7 +60,7 @@ def ask(sql: str, parts: Iterable[Mapping[str, NDArray[Any]]]) -> list[tuple[Any
 
 
 class ReleasedCells:
-    """A published table, or a measure of it, read where it lies.
+    """A published table, or a measure of it, read from its file.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class ReleasedCells:
         self.present = released.present(name)
         self.levels = levels_of(self.layout, self.present)
         flagged = released.spec.publication.quality is not None and (flags or measure is None)
-        own = ["count", "margin"] if measure is None else [measure, f"{measure}_margin"]
+        columns = ["count", "margin"] if measure is None else [measure, f"{measure}_margin"]
         column = "quality" if measure is None else f"{measure}_quality"
         shown = [column] if flagged else []
         released.bounded()
@@ -96,36 +96,36 @@ class ReleasedCells:
         try:
             with readable(released.folder):
                 file = released.format.as_parquet(
-                    released.loaded, released.folder, released.shape(name), [*own, *shown]
+                    released.loaded, released.folder, released.shape(name), [*columns, *shown]
                 )
         except (OSError, pa.ArrowException, KeyError):
             file = None
         if file is None:
             raise misfit(path)
-        self._columns = Columns(path, file, own, shown)
+        self._columns = Columns(path, file, columns, shown)
         self.flags = self._columns.flags
         if self._columns.rows != self.rows:
             raise misfit(self._columns.path)
 
     def flagged(self, nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which numbers of some nodes are flagged, (nodes, cells); False at all where none can be."""
-        found = np.zeros((len(nodes), self.layout.cells), bool)
+        """Return the mask of flagged numbers of nodes, (nodes, cells); False where none can be."""
+        flags = np.zeros((len(nodes), self.layout.cells), bool)
         if not self._columns.flags:
-            return found
-        for at, place in enumerate(self._places[nodes].tolist()):
-            if place >= 0:
-                first = place * self.layout.cells
-                found[at] = self._columns.read(first, first + self.layout.cells)[2] > 0
-        return found
+            return flags
+        for at, position in enumerate(self._places[nodes].tolist()):
+            if position >= 0:
+                first = position * self.layout.cells
+                flags[at] = self._columns.read(first, first + self.layout.cells)[2] > 0
+        return flags
 
     @property
     def rows(self) -> int:
-        """How many rows are published."""
+        """The number of published rows."""
         return int(self.present.sum()) * self.layout.cells
 
     @cached_property
     def _places(self) -> NDArray[np.int64]:
-        """(nodes,) how many published nodes come before each; -1 for one that is not published."""
+        """(nodes,) the number of published nodes before each; -1 for one that is not published."""
         return np.where(self.present, np.cumsum(self.present) - 1, -1)
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
@@ -138,14 +138,14 @@ class ReleasedCells:
         return ask(sql, self._parts())
 
     def _parts(self) -> Iterator[dict[str, NDArray[Any]]]:
-        for place, level in enumerate(self.levels):
+        for index, level in enumerate(self.levels):
             first = int(self.present[: level.nodes.start].sum()) * self.layout.cells
             last = first + int(self.present[level.nodes].sum()) * self.layout.cells
             edges = [first, *range((first // ROWS + 1) * ROWS, last, ROWS), last]
             for start, stop in pairwise(edges):
                 numbers, margins, *flags = self._columns.read(start, stop)
                 yield {
-                    "level": np.full(stop - start, place),
+                    "level": np.full(stop - start, index),
                     "row": np.arange(start, stop),
                     "number": numbers,
                     "size": size_class(numbers),
@@ -166,14 +166,14 @@ class ReleasedCells:
             if start < stop and places[start] >= 0:
                 first = int(places[start]) * cells
                 both = self._columns.read(first, first + (stop - start) * cells)
-                counts[start:stop], margins[start:stop] = (each.reshape(-1, cells) for each in both[:2])
+                counts[start:stop], margins[start:stop] = (array.reshape(-1, cells) for array in both[:2])
         margins[np.isnan(margins)] = np.inf
         return counts, margins
 
     def cell_of(self, row: int) -> tuple[int, int]:
         """Return node and cell of a row."""
-        place, cell = divmod(row, self.layout.cells)
-        return int(np.searchsorted(np.cumsum(self.present), place + 1)), cell
+        node, cell = divmod(row, self.layout.cells)
+        return int(np.searchsorted(np.cumsum(self.present), node + 1)), cell
 
 
 class Columns:
@@ -182,7 +182,7 @@ class Columns:
     def __init__(
         self, path: Path, file: pa.parquet.ParquetFile, numbers: Sequence[str], flags: Sequence[str] = ()
     ) -> None:
-        """Take a file that was opened, and is called ``path`` in errors.
+        """Read from an open file, named ``path`` in errors.
 
         Raises
         ------
@@ -193,28 +193,28 @@ class Columns:
         if not set(self._wanted) <= set(file.schema_arrow.names):
             raise misfit(path)
         about = file.metadata
-        sizes = [about.row_group(each).num_rows for each in range(about.num_row_groups)]
+        sizes = [about.row_group(index).num_rows for index in range(about.num_row_groups)]
         self._ends = np.cumsum([0, *sizes])
         self._held: tuple[int, list[Floats]] = (-1, [])
 
     @property
     def rows(self) -> int:
-        """How many rows the file has."""
+        """The number of rows of the file."""
         return int(self._ends[-1])
 
     def read(self, first: int, last: int) -> list[Floats]:
-        """Return the columns of some rows; nulls are not numbers, and of flags 1 speaks against a cell."""
+        """Return the columns of rows; nulls become NaN, and a flag of 1 speaks against a cell."""
         groups = range(
             int(np.searchsorted(self._ends, first, side="right")) - 1,
             int(np.searchsorted(self._ends, last, side="left")),
         )
-        found = []
+        pieces = []
         for group in groups:
             start, columns = int(self._ends[group]), self._group(group)
-            found.append([each[max(first - start, 0) : last - start] for each in columns])
-        if len(found) == 1:
-            return found[0]
-        return [np.concatenate([np.zeros(0), *each]) for each in zip(*found, strict=True)] or [
+            pieces.append([column[max(first - start, 0) : last - start] for column in columns])
+        if len(pieces) == 1:
+            return pieces[0]
+        return [np.concatenate([np.zeros(0), *column]) for column in zip(*pieces, strict=True)] or [
             np.zeros(0) for _ in self._wanted
         ]
 
@@ -222,7 +222,7 @@ class Columns:
         if self._held[0] != group:
             try:
                 table = self._file.read_row_group(group, columns=self._wanted)
-                self._held = group, [_as_numbers(table[each]) for each in self._wanted]
+                self._held = group, [_as_numbers(table[column]) for column in self._wanted]
                 return self._held[1]
             except (OSError, pa.ArrowException, KeyError):
                 pass
@@ -250,7 +250,7 @@ def misfit(path: Path) -> PublicationError:
 # --- a release as the report reads it: its levels, sizes of counts, and names of cells
 
 MOST_TABLES = 24
-"""Tables that are told of at length; a page of more would be too large to read."""
+"""Tables that are described at length; a page of more would be too large to read."""
 
 _FIRSTS = [low for low, _ in SIZES[1:]]
 
@@ -263,23 +263,21 @@ class Level:
     ----------
     name
         Of the level; empty where a table has no hierarchy.
-    nodes
-        Where they lie.
     """
 
     name: str
     nodes: slice
 
 
-def opened(folder: Path, told: Certificate) -> Released:
-    """Read what lies beside a certificate; the certificate itself need not lie there yet.
+def opened(folder: Path, certificate: Certificate) -> Released:
+    """Read the folder of a certificate; the certificate itself may be missing yet.
 
     Raises
     ------
     PublicationError
         Its spec or a code list cannot be read.
     """
-    return Released.read(folder, told, "")
+    return Released.read(folder, certificate, "")
 
 
 def levels_of(layout: Layout, present: NDArray[np.bool_]) -> list[Level]:
@@ -292,16 +290,18 @@ def levels_of(layout: Layout, present: NDArray[np.bool_]) -> list[Level]:
     depth = layout.along.depth[: layout.nodes]
     ends = np.searchsorted(depth, np.arange(int(depth.max()) + 2))
     spans = [slice(int(first), int(last)) for first, last in pairwise(ends)]
-    return [Level(layout.along.levels[each], span) for each, span in enumerate(spans) if present[span].any()]
+    return [
+        Level(layout.along.levels[index], span) for index, span in enumerate(spans) if present[span].any()
+    ]
 
 
 def size_class(counts: NDArray[np.float64]) -> NDArray[np.int8]:
     """Return the class in ``SIZES`` of every count, -1 where it was left blank."""
-    whole, found = np.rint(counts), np.zeros(len(counts), np.int8)
+    rounded, classes = np.rint(counts), np.zeros(len(counts), np.int8)
     for first in _FIRSTS:
-        found += whole >= first
-    found[np.isnan(counts)] = -1
-    return found
+        classes += rounded >= first
+    classes[np.isnan(counts)] = -1
+    return classes
 
 
 def names_of(layout: Layout, node: int, cell: int) -> Iterator[tuple[str, str, str]]:
@@ -316,7 +316,7 @@ def names_of(layout: Layout, node: int, cell: int) -> Iterator[tuple[str, str, s
         if layout.along is not None and name == layout.table.along:
             yield name, layout.along.node_codes[node], layout.along.node_labels[node]
         else:
-            domain = next(each for each in layout.others if each.name == name)
+            domain = next(other for other in layout.others if other.name == name)
             at = int(places[name])
             yield name, domain.codes[at], domain.labels[at]
 

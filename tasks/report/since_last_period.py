@@ -1,4 +1,4 @@
-"""What changed since the last period, in the tables, measures and cells that both releases have.
+"""Changes since the last period, in the tables, measures and cells that both releases have.
 
 The noise of two releases is drawn independently, so that where it has a known distribution the margin of a
 difference is about the root of the sum of the squared margins. So it is for means and medians, whose
@@ -49,7 +49,7 @@ class Difference:
 
     @property
     def change(self) -> float:
-        """By how much the count is larger now."""
+        """The increase of the count."""
         return self.now - self.before
 
     @property
@@ -64,8 +64,6 @@ class ComparedLevel:
 
     Attributes
     ----------
-    cells
-        How many there are.
     median_change
         The median of the absolute differences.
     median_margin
@@ -103,7 +101,7 @@ class ComparedTable:
 
 @dataclass(frozen=True)
 class ComparedMeasure:
-    """A measure of a table that both releases have, compared, or why it is not."""
+    """A measure of a table that both releases have, compared, or the reason why not."""
 
     name: str
     title: str
@@ -145,12 +143,12 @@ def comparable(
 
 def margin_of_difference(one: Floats, other: Floats) -> Floats:
     """Return the margins of differences of numbers whose noise is independent."""
-    found: Floats = np.hypot(one, other)
-    return found
+    margin: Floats = np.hypot(one, other)
+    return margin
 
 
 def _incomparable(now: Released, last: Released, name: str) -> str | None:
-    if name not in last.layouts or not _alike(now.layouts[name], last.layouts[name]):
+    if name not in last.layouts or not _same_tree(now.layouts[name], last.layouts[name]):
         return _NO_SUCH_TABLE
     for what, of in _WHO_IS_COUNTED.items():
         if of(now, name) != of(last, name):
@@ -161,28 +159,28 @@ def _incomparable(now: Released, last: Released, name: str) -> str | None:
 def compared_measures(now: Released, numbers: ReleasedCells, last: Released) -> list[ComparedMeasure]:
     """Compare the measures of a table whose counts can be compared with those of the last release."""
     table = numbers.layout.table
-    found: list[ComparedMeasure] = []
+    compared: list[ComparedMeasure] = []
     for name, measure in table.measures.items():
         why = _measure_incomparable(now, last, table.name, name)
         result = why or _compared(now, ReleasedCells(now, table.name, name), last, name)
-        found.append(ComparedMeasure(name, measure.title or name.replace("_", " "), result))
-    return found
+        compared.append(ComparedMeasure(name, measure.title or name.replace("_", " "), result))
+    return compared
 
 
 def _measure_incomparable(now: Released, last: Released, table: str, name: str) -> str | None:
     """Return why a measure of a table that can be compared cannot be, or None."""
-    own, before = (each.layouts[table].table.measures for each in (now, last))
-    if name not in own:
+    measures, before = (release.layouts[table].table.measures for release in (now, last))
+    if name not in measures:
         return "This release has no measure of this name."
     if name not in before:
         return "The last release has no measure of this name."
-    return _measured_otherwise(own[name], before[name]) or _tested_otherwise(own[name], now, last)
+    return _measured_otherwise(measures[name], before[name]) or _tested_otherwise(measures[name], now, last)
 
 
 def _measured_otherwise(measure: Measure, before: Measure) -> str | None:
     """Return why two measures of one name do not measure the same, or None."""
     one, other = (
-        each.model_dump(mode="json", by_alias=True, exclude=_MAY_DIFFER) for each in (measure, before)
+        either.model_dump(mode="json", by_alias=True, exclude=_MAY_DIFFER) for either in (measure, before)
     )
     fields = [field for field in one | other if one.get(field) != other.get(field)]
     if not fields:
@@ -191,14 +189,18 @@ def _measured_otherwise(measure: Measure, before: Measure) -> str | None:
 
 
 def _tested_otherwise(measure: Measure, now: Released, last: Released) -> str | None:
-    """Return why a test of records, or the table that a rate is over, is another than in the last release."""
+    """Return why a test of records, or the denominator of a rate, differs from the last release."""
     tested = [] if measure.test is None else test_of(measure.test, now.loaded.domains).about
     for column in tested:
         if now.spec.columns.get(column) != last.spec.columns.get(column):
             return f"It is not compared with the last release, because the column {column} is another."
     over = [
-        {(table.where, table.dimensions) for table in each.spec.tables if table.name == measure.denominator}
-        for each in (now, last)
+        {
+            (table.where, table.dimensions)
+            for table in release.spec.tables
+            if table.name == measure.denominator
+        }
+        for release in (now, last)
     ]
     if over[0] != over[1]:
         return "It is not compared with the last release, because the table that it is over is another."
@@ -217,8 +219,8 @@ def _compared(
     # Differences are ranked beside their margins, and none of these is taken for less than what is shown.
     least = 1.0 if measure is None else 10.0 ** -numbers.layout.table.measures[measure].decimals
     common = 0
-    for level, own, other in _by_level(numbers, before):
-        pairs = _Pairs(numbers, before, (own, here), (other, there), margins=why is None)
+    for level, mine, other in _by_level(numbers, before):
+        pairs = _Pairs(numbers, before, (mine, here), (other, there), margins=why is None)
         line = _level(level, pairs)
         if line is None:
             continue
@@ -227,30 +229,30 @@ def _compared(
         most += _largest(numbers.layout, level, pairs, least)
     if not levels:
         return _NO_SUCH_TABLE
-    most.sort(key=lambda each: -each[0])
-    return ComparedTable(name, levels, [each for _, each in most[:LARGEST]], why, numbers.rows - common)
+    most.sort(key=lambda change: -change[0])
+    return ComparedTable(name, levels, [change for _, change in most[:LARGEST]], why, numbers.rows - common)
 
 
-def _alike(here: Layout, there: Layout) -> bool:
+def _same_tree(here: Layout, there: Layout) -> bool:
     """Whether two tables have the same dimensions and universe, and a hierarchy along the same one."""
     one, other = here.table, there.table
     return (one.dimensions, one.along, one.where) == (other.dimensions, other.along, other.where)
 
 
 def _treated(released: Released, name: str) -> set[tuple[str | None, ...]]:
-    """Return how columns treat nulls and values outside: its own, and those that reject records."""
-    own = _columns_of(released, name)
+    """Return how columns treat nulls and values outside: the table's, and those that reject records."""
+    columns = _columns_of(released, name)
     return {
         (column, about.nulls, about.invalid, about.other)
         for column, about in released.spec.columns.items()
-        if column in own or "reject" in (about.nulls, about.invalid)
+        if column in columns or "reject" in (about.nulls, about.invalid)
     }
 
 
 def _made_from(released: Released, name: str) -> dict[str, object]:
-    """Return where the columns of the table come from in the source, and in look-ups of which content."""
+    """Return the source columns of the table, and the digests of its look-ups."""
     columns = released.spec.columns
-    lookups = [each.model_dump(exclude={"reason"}) for each in released.certificate.lookups]
+    lookups = [lookup.model_dump(exclude={"reason"}) for lookup in released.certificate.lookups]
     return {
         "": lookups if any(_looked_up(released, column) for column in _columns_of(released, name)) else [],
         **{
@@ -266,11 +268,14 @@ def _looked_up(released: Released, column: str) -> bool:
 
 
 def _columns_of(released: Released, name: str) -> list[str]:
-    """Return the columns that a table crosses or tests, and those that tell which of their cases holds."""
+    """Return the columns that a table crosses or tests, and those that select their cases."""
     table, domains = released.layouts[name].table, released.loaded.domains
     tested = [] if table.where is None else universe_of(table.where, domains).about
-    own = [*table.dimensions, *tested]
-    return [*own, *(each for column in own for each in tested_by(released.spec.columns[column], domains))]
+    columns = [*table.dimensions, *tested]
+    return [
+        *columns,
+        *(test for column in columns for test in tested_by(released.spec.columns[column], domains)),
+    ]
 
 
 _MAY_DIFFER = {"share", "title"}
@@ -289,9 +294,9 @@ _WHO_IS_COUNTED: dict[str, Callable[[Released, str], object]] = {
 
 
 def _not_given(now: Released, last: Released, name: str, measure: str | None) -> str | None:
-    tables = [each.certificate.tables[name] for each in (now, last)]
+    tables = [release.certificate.tables[name] for release in (now, last)]
     methods = {
-        (each if measure is None else (each.measures or {})[measure]).margins.method for each in tables
+        (entry if measure is None else (entry.measures or {})[measure]).margins.method for entry in tables
     }
     if now.certificate.measurements.digest == last.certificate.measurements.digest:
         return "both releases show the same measurements"
@@ -307,12 +312,12 @@ def _not_given(now: Released, last: Released, name: str, measure: str | None) ->
 
 
 def _common(here: Layout, there: Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the cells at a node that both tables have by codes and labels, flat, in each of them."""
+    """Return the flat positions of the cells at a node that both tables have, by codes and labels."""
     own, other = np.zeros(1, np.int64), np.zeros(1, np.int64)
     for mine, theirs in zip(here.others, there.others, strict=True):
-        place = {named: at for at, named in enumerate(zip(theirs.codes, theirs.labels, strict=True))}
+        positions = {named: at for at, named in enumerate(zip(theirs.codes, theirs.labels, strict=True))}
         named = enumerate(zip(mine.codes, mine.labels, strict=True))
-        pairs = [(at, place[each]) for at, each in named if each in place]
+        pairs = [(at, positions[code]) for at, code in named if code in positions]
         first = np.array([pair[0] for pair in pairs], np.int64)
         second = np.array([pair[1] for pair in pairs], np.int64)
         own = (own[:, None] * mine.size + first).reshape(-1)
@@ -327,12 +332,12 @@ def _by_level(
     if now.layout.along is None or before.layout.along is None:
         return [("", np.zeros(1, np.int64), np.zeros(1, np.int64))]
     nodes = {}
-    for each in (now, before):
-        along = each.layout.along
+    for cells in (now, before):
+        along = cells.layout.along
         assert along is not None  # noqa: S101 - both have one
-        nodes[each] = {
+        nodes[cells] = {
             (along.levels[along.depth[node]], along.node_codes[node], along.node_labels[node]): node
-            for node in np.flatnonzero(each.present)
+            for node in np.flatnonzero(cells.present)
         }
     shared = [(key, node, nodes[before][key]) for key, node in nodes[now].items() if key in nodes[before]]
     names = dict.fromkeys(key[0] for key, _, _ in shared)
@@ -365,13 +370,13 @@ class _Pairs:
     margins: bool
 
     def parts(self) -> Iterator[tuple[int, Floats, Floats, Floats]]:
-        """Yield how many nodes come before, then old and new numbers and margins of differences.
+        """Yield the number of nodes before, then old and new numbers and margins of differences.
 
         All three (nodes, cells); margins are infinite where none is given.
         """
         for rows in strips(len(self.here[0]), max(self.now.layout.cells, self.before.layout.cells), ROWS):
-            old, wide = (each[:, self.there[1]] for each in self.before.at(self.there[0][rows]))
-            new, narrow = (each[:, self.here[1]] for each in self.now.at(self.here[0][rows]))
+            old, wide = (array[:, self.there[1]] for array in self.before.at(self.there[0][rows]))
+            new, narrow = (array[:, self.here[1]] for array in self.now.at(self.here[0][rows]))
             margin = margin_of_difference(wide, narrow) if self.margins else np.full(new.shape, np.inf)
             yield rows.start, old, new, margin
 
@@ -388,13 +393,13 @@ def _level(name: str, pairs: _Pairs) -> ComparedLevel | None:
         {"old": old.reshape(-1), "new": new.reshape(-1), "margin": margin.reshape(-1)}
         for _, old, new, margin in pairs.parts()
     )
-    (found,) = ask(_CHANGES, parts)
-    return ComparedLevel(name, *found) if found[0] else None
+    (row,) = ask(_CHANGES, parts)
+    return ComparedLevel(name, *row) if row[0] else None
 
 
 def _largest(layout: Layout, level: str, pairs: _Pairs, least: float) -> list[tuple[float, Difference]]:
-    """Return the differences that are largest beside their margins, or by themselves where none is given."""
-    beside: list[tuple[float, Difference]] = []
+    """Return the largest differences relative to their margins, or absolute ones where none is given."""
+    in_both: list[tuple[float, Difference]] = []
     alone: list[tuple[float, Difference]] = []
     any_known = False
     for done, old, new, margin in pairs.parts():
@@ -402,7 +407,7 @@ def _largest(layout: Layout, level: str, pairs: _Pairs, least: float) -> list[tu
         away = np.nan_to_num(np.abs(new - old))
         any_known = any_known or bool(known.any())
         rank = np.where(known, away / np.where(known, np.maximum(margin, least), 1), -1.0)
-        for found, by in ((beside, rank), (alone, away)):
+        for differences, by in ((in_both, rank), (alone, away)):
             if by is away and any_known:
                 continue
             most = min(LARGEST, by.size)
@@ -414,7 +419,7 @@ def _largest(layout: Layout, level: str, pairs: _Pairs, least: float) -> list[tu
                 bound = float(margin[row, column]) if known[row, column] else None
                 what = in_words(layout, int(pairs.here[0][done + row]), int(pairs.here[1][column]))
                 entry = Difference(level, what, float(old[row, column]), float(new[row, column]), bound)
-                found.append((float(by[row, column]), entry))
-    most_of_all = beside if any_known else alone
-    most_of_all.sort(key=lambda each: -each[0])  # of equal ones the first in the table
+                differences.append((float(by[row, column]), entry))
+    most_of_all = in_both if any_known else alone
+    most_of_all.sort(key=lambda change: -change[0])  # of equal ones the first in the table
     return most_of_all[:LARGEST]

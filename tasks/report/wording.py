@@ -16,7 +16,7 @@ _SIZES = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def whole(number: float | None) -> str:
-    """Return a number to a decimal place or two, of which none is a closing zero; 0.00 if it is nearly 0."""
+    """Return a number with up to two decimals, without trailing zeros; 0.00 if it is nearly 0."""
     if number is None or math.isnan(number) or math.isinf(number):
         return "–"
     if abs(number) < 0.005:
@@ -31,14 +31,14 @@ def signed(number: float) -> str:
 
 
 def short(number: float | None) -> str:
-    """Return a number of an axis, with few digits."""
+    """Return a number for an axis, with few digits."""
     if number is None:
         return "–"
     return f"{number:,.0f}" if number >= 100 or float(number).is_integer() else f"{number:.3g}"
 
 
 def share(part: float | None) -> str:
-    """Return a share as a percentage; never 0 % or 100 % of what is not none or all."""
+    """Return a share as a percentage; 0 % and 100 % only for exactly none and all."""
     if part is None:
         return "–"
     if 0 < part < 0.001:
@@ -59,7 +59,7 @@ def size_words(size: tuple[int, int | None] | None) -> str:
 
 
 def amount(exact: Fraction) -> str:
-    """Return an amount of budget: exact where it is short, else rounded, and said to be."""
+    """Return an amount of budget: exact where it is short, else rounded and marked as such."""
     text = f"{float(exact):.6g}"
     if Fraction(text) == exact:
         return text
@@ -89,7 +89,7 @@ def several(number: int, one: str, more: str | None = None) -> str:
 
 @lru_cache
 def templates(*packages: str) -> Environment:
-    """Return the templates in the folders ``page`` of packages; the first that has a name gives it.
+    """Return the templates in the folders ``page`` of packages; the first package with a name provides it.
 
     Kept, as they are compiled when they are first asked for.
     """

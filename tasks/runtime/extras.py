@@ -26,7 +26,7 @@ _EXTRA = {library: extra for extra, libraries in EXTRAS.items() for library in l
 
 
 def require(*libraries: str, where: str) -> None:
-    """See, before anything is begun, that libraries of extras are installed; none is imported.
+    """Check, before anything begins, that libraries of extras are installed; none is imported.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def require(*libraries: str, where: str) -> None:
 
 
 def not_installed(error: ImportError, where: str = "") -> NotInstalled | None:
-    """Return the error that says what to install, if a library of an extra is what could not be imported."""
+    """Return the error that names the extra to install, if one of its libraries could not be imported."""
     library = (error.name or "").partition(".")[0]
     if library not in _EXTRA:
         return None

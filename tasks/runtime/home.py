@@ -1,4 +1,4 @@
-"""Where an installation keeps its ledger, its secret and its secure workspaces.
+"""The home of an installation: its ledger, its secret and its secure workspaces.
 
 ::
 
@@ -22,15 +22,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import re
 import secrets
 import shlex
+import subprocess
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tabularium.ledger.durable_files import sync_folder
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.runtime.secret_command import SECRET_BYTES, secret_command, secret_of
 from tabularium.validations.imported_later import Later
 from tabularium.validations.redaction import bare_errors, note_data_opened
 
@@ -52,7 +54,7 @@ class Home:
     @classmethod
     @bare_errors
     def at(cls, path: str | Path | None = None) -> Home:
-        """Return the home at ``path``, or where the environment says, made if it is not there.
+        """Return the home at ``path``, or as the environment says, created if missing.
 
         Raises
         ------
@@ -76,7 +78,7 @@ class Home:
 
     @classmethod
     def found(cls, path: str | Path | None = None) -> Home:
-        """Return the home at ``path``, or where the environment says, to read in: nothing is made.
+        """Return the home at ``path``, or as the environment says, for reading: nothing is created.
 
         Raises
         ------
@@ -92,7 +94,7 @@ class Home:
 
     @property
     def option(self) -> str:
-        """What a printed command must add to be about this home: nothing where it is the default."""
+        """The option that printed commands need for this home: empty where it is the default."""
         return "" if self.path == named() else f" --home {shlex.quote(str(self.path))}"
 
     @property
@@ -114,7 +116,7 @@ class Home:
         return wanted or known or f"sqlite:///{self.path / 'ledger.db'}"
 
     def remember_ledger(self) -> None:
-        """Have commands without TABULARIUM_LEDGER in their environment find the ledger that it names here."""
+        """Remember the ledger of TABULARIUM_LEDGER for commands without it in their environment."""
         if os.environ.get("TABULARIUM_LEDGER") and not self._ledger_file.exists():
             url = (
                 sqlalchemy.make_url(self.ledger_url)
@@ -135,7 +137,7 @@ class Home:
 
     @property
     def cache(self) -> Path:
-        """Folder of what is made once for the installed packages; it may be removed."""
+        """Folder for files made once per set of installed packages; it may be removed."""
         return self.path / "cache"
 
     @property
@@ -145,7 +147,7 @@ class Home:
 
     @property
     def beside_ledger(self) -> Path:
-        """Folder in which the ledger's file lies; the home where the ledger is no file."""
+        """Folder of the ledger's file; the home where the ledger is not a file."""
         try:
             url = sqlalchemy.make_url(self.ledger_url)
         except sqlalchemy.exc.ArgumentError:
@@ -173,7 +175,7 @@ class Home:
         """Return the agency secret, making it on first use.
 
         Release ids hang on it: with another secret the same release would have another name, and be drawn and
-        paid again. So a check value lies beside the ledger, and a secret is never made anew where one
+        paid again. So a check value is kept in the ledger's folder, and no new secret is made where one
         has been used; who opens a ledger that holds charges calls :meth:`require_secret` first.
 
         Raises
@@ -214,7 +216,7 @@ class Home:
 
     @property
     def secret_file(self) -> Path:
-        """Where the agency secret lies, unless a command prints it."""
+        """The file of the agency secret, unless a command prints it."""
         return self.path / "secret"
 
     @property
@@ -223,7 +225,7 @@ class Home:
         return secret_command() is not None or self.secret_file.exists()
 
     def require_secret(self) -> None:
-        """Refuse to go on without a secret, as where the ledger holds charges: they were made under one."""
+        """Refuse to go on without a secret, as where the ledger has charges, which were made under one."""
         if not self.has_secret:
             raise InputError("the agency secret is missing", where=str(self.secret_file), hint=_LOST)
 
@@ -239,7 +241,7 @@ class Home:
 
 
 def _database_of(url: str) -> tuple[object, ...]:
-    """Return what is the same in all URLs of a ledger, whoever signs in; of what is no URL, itself."""
+    """Return a ledger's URL without its user; anything else unchanged."""
     try:
         parsed = sqlalchemy.make_url(url)
     except sqlalchemy.exc.ArgumentError:
@@ -264,12 +266,12 @@ def last_home() -> Home | None:
 
 
 def named(path: str | Path | None = None) -> Path:
-    """Return where a home lies: at ``path``, or where the environment says."""
+    """Return the path of a home: ``path``, or as the environment says."""
     return Path(path or os.environ.get("TABULARIUM_HOME") or Path.home() / ".tabularium").absolute()
 
 
 def make_once(target: Path, content: bytes) -> None:
-    """Make a durable file of mode 0600, unless it is there.
+    """Create a durable file of mode 0600, unless it exists.
 
     Two processes may come here first at once: both write aside, one link wins, and both read the winner.
     """
@@ -287,3 +289,56 @@ def make_once(target: Path, content: bytes) -> None:
     finally:
         aside.unlink()
     sync_folder(target.parent)
+
+
+# The agency secret from a key store. The command runs without a shell, once per process, and prints 32
+# bytes or 64 hexadecimal digits. Its standard error is dropped: key stores quote secrets there.
+
+
+VARIABLE = "TABULARIUM_SECRET_COMMAND"
+SECRET_BYTES = 32
+_SECONDS = 30
+_HEX = re.compile(rb"\s*([0-9A-Fa-f]{64})\s*")
+
+
+def secret_command() -> str | None:
+    """Return the command that prints the secret, if one is named."""
+    return os.environ.get(VARIABLE) or None
+
+
+@lru_cache(maxsize=4)
+def secret_of(command: str) -> bytes:
+    """Return the secret that a command prints.
+
+    Raises
+    ------
+    InputError
+        If it cannot be run, fails, takes longer than half a minute, or prints something else.
+    """
+    failure = printed_by(command)
+    if isinstance(failure, bytes):
+        match = _HEX.fullmatch(failure)
+        if match is not None:
+            return bytes.fromhex(match[1].decode())
+        if len(failure) == SECRET_BYTES:
+            return failure
+        failure = "printed something that is no secret"
+    raise InputError(
+        f"the command for the agency secret {failure}",
+        where=VARIABLE,
+        hint=f"let it print {SECRET_BYTES} bytes, or 64 hexadecimal digits, and exit with 0",
+    )
+
+
+def printed_by(command: str) -> bytes | str:
+    """Return the output of a key store's command, or what is wrong with it."""
+    try:
+        words = shlex.split(command)
+        done = subprocess.run(  # noqa: S603 - the operator's own command, and no shell
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"did not answer within {_SECONDS} seconds"
+    except (OSError, ValueError, IndexError):
+        return "cannot be run"
+    return done.stdout if done.returncode == 0 else f"failed with exit code {done.returncode}"

@@ -1,8 +1,8 @@
 """Progress of a run: reporters that hear of it, and signals that stop it.
 
 A stage tells the reporter of its context when it starts and ends. On the command line that is a line on
-the terminal, and in a flow run of Prefect's an artifact of it. What is told is the stage's name and time, and
-how many cells of the public tables are done, never anything about the data.
+the terminal, and in a Prefect flow run an artifact. It shows the stage's name and time, and how many cells of
+the public tables are done, never anything about the data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Protocol
 
 
 class Reporter(Protocol):
-    """Hears what a run does."""
+    """Hears the events of a run."""
 
     def started(self, stage: str) -> None:
         """Hear that a stage begins."""
@@ -35,10 +35,10 @@ class Reporter(Protocol):
         """Hear how many cells of the tables the stage has done."""
 
     def fetched(self, percent: int) -> None:
-        """Hear how much of the source was fetched; with the time, that says how large it is."""
+        """Hear how much of the source was fetched, which shows its size."""
 
     def noted(self, text: str) -> None:
-        """Hear what an operator should know: a rule of severity ``warn`` that failed, for instance."""
+        """Hear a note for the operator: a rule of severity ``warn`` that failed, for instance."""
 
 
 class NullReporter:
@@ -82,7 +82,7 @@ def reporter() -> Reporter:
 
 
 def advanced(cells: int, of: int) -> None:
-    """Tell the reporter of the context how many cells of the tables are done: never rows of the input.
+    """Report how many cells of the tables are done: never rows of the input.
 
     Whatever becomes of telling it: while noise is drawn, what is raised ends the release.
     """
@@ -91,13 +91,13 @@ def advanced(cells: int, of: int) -> None:
 
 
 def note(text: str) -> None:
-    """Tell the reporter of the context something for whoever runs it: it may follow from the data."""
+    """Report a note for the operator; it may follow from the data."""
     reporter().noted(text)
 
 
 @dataclass
 class Stopping:
-    """Whether somebody has asked this process to stop.
+    """Requests to stop this process.
 
     An interrupt that arrives inside a destructor or a callback of the interpreter is swallowed there; the
     next stage then finds it here.
@@ -134,7 +134,7 @@ class Stopping:
             signal.set_wakeup_fd(notes, warn_on_full_buffer=False)
 
     def requested(self) -> BaseException | None:
-        """Return what ends this process, if it was asked to stop."""
+        """Return the exception that ends this process, if it was asked to stop."""
         if self.exception is None and self._noted is not None:
             with suppress(BlockingIOError):
                 if signal.SIGTERM in os.read(self._noted, 4096):
@@ -142,12 +142,12 @@ class Stopping:
         return self.exception
 
     def request_stop(self, exception: BaseException) -> None:
-        """Ask the process to stop by raising ``exception``, now and before every stage to come."""
+        """Ask the process to stop by raising ``exception``, now and before every later stage."""
         self.exception = exception
         raise exception
 
     def raise_if_requested(self) -> None:
-        """Raise what was asked for, if anything was."""
+        """Raise the requested exception, if there is one."""
         asked = self.requested()
         if asked is not None:
             raise asked
@@ -168,7 +168,7 @@ stopping = Stopping()
 
 @contextmanager
 def observed(stage: str) -> Iterator[None]:
-    """Tell the reporter of the context, if any, about the block."""
+    """Report the beginning and the end of the block."""
     stopping.raise_if_requested()
     listener = reporter()
     listener.started(stage)

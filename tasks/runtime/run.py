@@ -1,4 +1,4 @@
-"""One run: what it is asked to do, and the secure workspace in which it does it."""
+"""One run: its request, and the secure workspace in which it works."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from tabularium.mechanisms.errors import DataRefused
 from tabularium.tasks.runtime import diagnoses
 from tabularium.tasks.runtime.home import Home, named
 from tabularium.tasks.runtime.progress import note
-from tabularium.tasks.runtime.resources import close_all
-from tabularium.tasks.runtime.workspace import Workspace
+from tabularium.tasks.runtime.workspace import Workspace, close_all
 from tabularium.validations.release_spec.exact_facts import exact_facts
 from tabularium.validations.release_spec.load import Loaded, load_spec
 
@@ -35,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Request:
-    """A release that somebody asks for.
+    """A request for a release.
 
     Attributes
     ----------
@@ -73,7 +72,7 @@ class Request:
         same_input: bool = False,
         measurements_of: str | None = None,
     ) -> Request:
-        """Name a request, wherever it is asked from."""
+        """Return a request with its paths made absolute."""
         elsewhere = drop_of(source) is not None or is_handed(source)
         if source is not None and "://" not in source and not elsewhere:
             source = os.path.abspath(source)  # noqa: PTH100 - a glob is not a path to resolve
@@ -97,13 +96,11 @@ class Run:
     """One release in the making: its spec, ledger and workspace, and what follows from the spec.
 
     Everything but the request and the workspace is opened or worked out when it is asked for first, and once.
-    Pickled, a run is these two names alone: another process reads the spec again, and what is charged and
+    Pickled, a run is only these two names: another process reads the spec again, and what is charged and
     what is drawn are compared by its digest (:mod:`tabularium.tasks.measure`).
 
     Parameters
     ----------
-    workspace
-        Path of the secure workspace.
     loaded
         The spec of the request, where it has been read already.
     """
@@ -124,7 +121,7 @@ class Run:
 
     @cached_property
     def post(self) -> PostProcessor:
-        """What the spec has done to its tables, and how these hang together."""
+        """The post-processing of the spec's tables, and their agreement."""
         from tabularium.tasks.postprocess.postprocessing import PostProcessor
 
         return PostProcessor.of(self.loaded)
@@ -136,7 +133,7 @@ class Run:
 
     @cached_property
     def has_exact_facts(self) -> bool:
-        """Whether the release tells anything of the data that no budget covers."""
+        """Whether the release shows exact facts of the data that no budget covers."""
         return bool(exact_facts(self.loaded.spec))
 
     @cached_property
@@ -162,7 +159,7 @@ class Run:
 
     @cached_property
     def release_id(self) -> str:
-        """The name under which this release is charged, today and for ever: 32 hexadecimal digits.
+        """The permanent id under which this release is charged: 32 hexadecimal digits.
 
         The same product, period, spec and reason of a revision give the same name, hence the same charge. The
         input has no part in it: that two names differ would say that the data did.
@@ -179,24 +176,24 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What operators call this run: when it began (UTC), and a few letters by chance."""
+        """The run's name for operators: when it began (UTC), and a few random letters."""
         return Path(self.workspace).name
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what stages of this run share under a key, made when it is asked for first."""
+        """Return the value that stages of this run share under a key, made on first use."""
         if key not in self._shared:
             self._shared[key] = make()
         shared: T = self._shared[key]
         return shared
 
     def diagnose(self, stage: str, error: DataRefused) -> None:
-        """Write down at home why the data were refused."""
+        """Record at home why the data were refused."""
         spec = self.loaded.spec
         about = {"spec": self.request.spec, "product": spec.product, "period": spec.period}
         diagnoses.record(self.installation, self.name, about, stage, error)
 
     def folder(self, name: str) -> Path:
-        """Return a folder of that name inside the secure workspace, made if it is not there."""
+        """Return a folder of that name inside the secure workspace, created if missing."""
         path = Path(self.workspace) / name
         path.mkdir(mode=0o700, exist_ok=True)
         return path
@@ -212,13 +209,13 @@ class Run:
 
 
 def drop_of(source: str | None) -> str | None:
-    """Return the id of the drop that a source names as ``drop:ID``; None of any other source."""
-    found = _DROP.fullmatch(source or "")
-    return found and found[1]
+    """Return the id of the drop that a source names as ``drop:ID``; None for any other source."""
+    match = _DROP.fullmatch(source or "")
+    return match and match[1]
 
 
 def is_handed(source: str | None) -> bool:
-    """Whether a source names a table in memory: see :mod:`tabularium.tasks.ingest.handed_tables`."""
+    """Whether a source names a table in memory: see :mod:`tabularium.tasks.ingest.ingest`."""
     return source is not None and source.startswith(HANDED)
 
 
@@ -252,7 +249,7 @@ _handed_over: dict[Request, tuple[Loaded, list[dict[str, str | None]]]] = {}
 
 @contextmanager
 def handing_over(request: Request, loaded: Loaded) -> Iterator[list[dict[str, str | None]]]:
-    """Let a flow that begins inside the block, in this process, use the spec that was read already.
+    """Let a flow that begins inside the block, in this process, use the spec that was already read.
 
     Yields
     ------
@@ -272,7 +269,7 @@ def handed_over(request: Request) -> Loaded | None:
 
 
 def hand_back(request: Request, returned: dict[str, str | None]) -> dict[str, str | None]:
-    """Return what a flow returns, after telling whoever handed it its spec."""
+    """Return a flow's result, and hand it to the caller that handed over its spec."""
     if request in _handed_over:
         _handed_over[request][1].append(returned)
     return returned
@@ -310,7 +307,7 @@ def opened(request: Request, loaded: Loaded | None = None, *, to_publish: bool =
 
 
 def without_data(loaded: Loaded) -> Run:
-    """Return a run of a spec without home and workspace: for what can be tried without data."""
+    """Return a run of a spec without home and workspace, for steps without data."""
     return Run(Request(str(loaded.path), None, None, ""), uuid.uuid4().hex, loaded)
 
 

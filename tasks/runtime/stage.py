@@ -1,12 +1,12 @@
-"""A stage: one step of a release that keeps secrets, a Prefect task inside a flow and a plain call elsewhere.
+"""A stage: one step of a release, as a Prefect task inside a flow and as a plain call elsewhere.
 
-Prefect stores the text of exceptions in its database and pickles them, hashes task inputs for its cache
-and may store results. A stage therefore raises only Tabularium's own errors, whose text holds no data;
-anything else becomes an :class:`~tabularium.mechanisms.errors.InternalError` without its text, context and
-frames. Its traceback is shown on the terminal as long as this process has opened no data, and is written to a
-closed file of the home otherwise (:mod:`tabularium.tasks.runtime.tracebacks`). That the data were refused is
-told inside a flow, and why is written down at home (:mod:`tabularium.tasks.runtime.diagnoses`). What a stage
-takes, its run first, and returns are handles: names of things in the secure workspace, never the things.
+Prefect stores the text of exceptions in its database and pickles them, hashes task inputs for its cache and
+may store results. A stage therefore raises only Tabularium's own errors, whose text holds no data; anything
+else becomes an :class:`~tabularium.mechanisms.errors.InternalError` without its text, context and frames. Its
+traceback is shown on the terminal as long as this process has opened no data, and is written to a closed file
+of the home otherwise (:mod:`tabularium.tasks.runtime.diagnoses`). Inside a flow, an error shows that the data
+were refused, and a diagnosis at home shows why. A stage takes handles, its run first, and returns handles:
+names of things in the secure workspace, never the things.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from tabularium.mechanisms.errors import DataRefused, InternalError, TabulariumError
+from tabularium.tasks.runtime.diagnoses import Unexpected, formatted, keep_traceback
 from tabularium.tasks.runtime.extras import not_installed
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import observed, stopping
-from tabularium.tasks.runtime.tracebacks import Unexpected, formatted, keep
 from tabularium.validations.redaction import data_were_opened, is_ours
 
 if TYPE_CHECKING:
@@ -36,16 +36,14 @@ R = TypeVar("R")
 
 
 class Stage(Generic[P, R]):
-    """A function with a name, called as the function is.
+    """A named function of a run.
 
     Attributes
     ----------
     name
         What operators and Prefect call it.
-    function
-        What it does, unguarded.
     composite
-        Whether it consists of stages. They are plain calls then, and to Prefect there is this one alone.
+        Whether it consists of stages. They are plain calls then, and Prefect sees only this one.
     """
 
     def __init__(self, name: str, function: Callable[P, R], *, composite: bool = False) -> None:
@@ -103,7 +101,7 @@ def _run_of(arguments: tuple[Any, ...]) -> Run | None:
 
 
 def _inside_a_flow() -> bool:
-    """Tell whether a Prefect flow or a task runs here; where Prefect was never imported, none does."""
+    """Whether a Prefect flow or task runs here; where Prefect was never imported, none does."""
     context = sys.modules.get("prefect.context")
     if context is None:
         return False
@@ -116,7 +114,7 @@ def _inside_a_task() -> bool:
 
 
 def public_error(error: BaseException, where: str, home: Home | None = None) -> BaseException:
-    """Return the error that may leave a stage or a run: inside a flow not even why data were refused.
+    """Return the error that may leave a stage or a run; inside a flow, without the reason of refused data.
 
     Once somebody has asked this process to stop, that is what leaves: a library that is interrupted may fail
     in a way of its own, as if the data were at fault.
@@ -141,10 +139,10 @@ def sanitised(error: BaseException, where: str, home: Home | None = None) -> Tab
         return error.with_traceback(None)
     if isinstance(error, ImportError) and (lacking := not_installed(error, where)) is not None:
         return lacking
-    if isinstance(error, OSError) and error.errno in _MENDS:
+    if isinstance(error, OSError) and error.errno in _HINTS:
         # Some libraries put a text of their own where the system's would be.
         return InternalError(
-            f"the operating system refused: {os.strerror(error.errno)}", where=where, hint=_MENDS[error.errno]
+            f"the operating system refused: {os.strerror(error.errno)}", where=where, hint=_HINTS[error.errno]
         )
     if not (data_were_opened() or _inside_a_flow()):
         shown = Unexpected(
@@ -154,7 +152,7 @@ def sanitised(error: BaseException, where: str, home: Home | None = None) -> Tab
         )
         shown.traceback = formatted(error)
         return shown
-    file = keep(error, home)
+    file = keep_traceback(error, home)
     kept = "could not be written to the home" if file is None else f"stands in {file}"
     # Prefect stores it: which line it was may follow from the data.
     what = "" if _inside_a_flow() else f" {type(error).__name__} at {_line_of(error)}"
@@ -169,7 +167,7 @@ _RIGHTS = "correct the rights of the files and folders it works with, then run a
 _ROOM = "free disk space, then run again"
 _IN_THE_WAY = "move away what lies where a file or folder of the program belongs, then run again"
 #: What the operating system refuses for reasons outside this program -> what to do.
-_MENDS = {
+_HINTS = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _RIGHTS),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _ROOM),
     **dict.fromkeys(

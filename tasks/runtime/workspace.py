@@ -1,7 +1,13 @@
-"""The secure workspace: the one folder in which a run may keep anything confidential.
+"""The secure workspace: the one folder in which a run may keep anything confidential, and what is open in it.
 
 A workspace belongs to one process, which holds a lock inside it. It is removed when the run ends; what a
 killed run left behind is removed by the next run, as soon as the lock shows that its owner is gone.
+
+Resources (the snapshot of a database, the session of an engine) stay open between the stages of a run.
+Stages name them by a random handle. They live in this process only, and end with the run.
+
+Large arrays are mapped from files of the workspace, so that memory does not grow with them: the system keeps
+the pages that are in use, and takes back the rest when memory is short.
 """
 
 from __future__ import annotations
@@ -14,11 +20,19 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from tabularium.mechanisms.errors import InputError
+from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.runtime.home import Home
 from tabularium.validations.redaction import note_data_opened
 
@@ -39,7 +53,7 @@ class Workspace:
 
     @classmethod
     def create(cls, home: Home) -> Workspace:
-        """Make a workspace for this run and sweep away what dead runs left.
+        """Create a workspace for this run and remove those of dead runs.
 
         The folder appears under its name only once its lock is held, so that a sweep by another run
         never takes it for an orphan.
@@ -64,7 +78,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def temporary_files_inside(self) -> Iterator[None]:
-        """Have libraries that make temporary files make them in the workspace."""
+        """Put temporary files of libraries into the workspace."""
         mine = str(self.path / "tmp")
         with _guard:
             _active.append(mine)
@@ -77,7 +91,7 @@ class Workspace:
                 tempfile.tempdir = _active[-1] if _active else None
 
     def remove(self) -> bool:
-        """Delete everything in the workspace, then the workspace; tell whether all of it is gone."""
+        """Delete the workspace with its content; return whether all of it is gone."""
         shutil.rmtree(self.path, ignore_errors=True)
         self.release()
         return not self.path.exists()
@@ -131,3 +145,83 @@ def _hour_old(folder: Path) -> bool:
     with contextlib.suppress(OSError):
         return time.time() - folder.stat().st_mtime > 3600
     return False
+
+
+class Resource(Protocol):
+    """A resource that is closed at the end of the run."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+_open: dict[str, tuple[Path, Resource]] = {}
+
+
+def register(folder: Path, resource: Resource) -> str:
+    """Keep a resource open for the run whose workspace holds ``folder``; return its handle."""
+    handle = uuid.uuid4().hex
+    _open[handle] = (folder.resolve(), resource)
+    return handle
+
+
+def get(
+    handle: str,
+    gone: str = "the view of the records that the run began with is gone",
+    where: str = "source.engine",
+) -> Any:
+    """Return the resource of a handle; ``gone`` and ``where`` are for the error if it was closed.
+
+    Raises
+    ------
+    InputError
+        If it was closed, or lives in another process.
+    """
+    if handle not in _open:
+        raise InputError(gone, where=where, hint="run again: it starts over, and nothing is lost")
+    return _open[handle][1]
+
+
+def close_all(folder: Path) -> None:
+    """Close the resources of places inside ``folder``."""
+    inside = folder.resolve()
+    for handle, (inner, resource) in list(_open.items()):
+        if inner.is_relative_to(inside):
+            del _open[handle]
+            with suppress(Exception):  # a connection that broke is closed too
+                resource.close()
+
+
+def new_mapped(path: Path, shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    """Return zeros mapped from a new ``.npy`` file; mappings of an earlier file of that name stay valid."""
+    path.unlink(missing_ok=True)
+    mapped = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    # With its room on the disk: a mapped file that finds none when it is written to ends the process.
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return np.asarray(mapped)
+
+
+class ArrayStore:
+    """A folder of the workspace for the arrays of one step, one or two for each table."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: dict[str, NDArray[np.float64]] = {}
+
+    def of(self, table: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return the array of a table: zeros on first use, the same array afterwards."""
+        if table not in self._made:
+            self._made[table] = new_mapped(self._folder / f"{table}.values.npy", shape)
+        return self._made[table]
+
+    def keep(self, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
+        """Return estimates of tables, written into the folder and mapped from there."""
+        return {table: self._keep(table, estimate) for table, estimate in estimates.items()}
+
+    def _keep(self, table: str, estimate: Estimate) -> Estimate:
+        values, variances = (self._folder / f"{table}.{part}.npy" for part in ("values", "variances"))
+        if self._made.get(table) is not estimate.values:
+            values.unlink(missing_ok=True)  # it may be mapped, and is not to be cut short
+            np.save(values, estimate.values)
+        np.save(variances, estimate.variances)
+        return Estimate(np.load(values, mmap_mode="r"), np.load(variances, mmap_mode="r"))

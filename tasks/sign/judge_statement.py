@@ -1,4 +1,4 @@
-"""Whether a statement vouches for a release: the one judge, for the publisher and for whoever doubts him.
+"""Judging whether a statement vouches for a release: one function for the publisher and for verifiers.
 
 It is handed bytes, digests, keys and entries of the ledger, and opens nothing. A key is believed because the
 reader got it elsewhere, or because an officer enrolled it in a ledger whose export he holds; never because it
@@ -26,7 +26,7 @@ ABSENT = "the statement's entry: the export is older than this publication, so g
 
 @dataclass(frozen=True)
 class PublishedUnder:
-    """What an export of the ledger says about one release's statement.
+    """The ledger's entries about one release's statement, from an export.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class PublishedUnder:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What was found: sentences of what holds, of what could not be checked, and of what is wrong."""
+    """The findings: sentences on what holds, what could not be checked, and what is wrong."""
 
     good: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
@@ -59,12 +59,12 @@ class Judgement:
 
     @property
     def vouches(self) -> bool:
-        """Whether a key that is believed signed these very files, and nothing is wrong or left open."""
+        """Whether a trusted key signed these files, and nothing is wrong or unchecked."""
         return bool(self.good) and not self.unchecked and not self.failed
 
 
 def published_under(entries: Iterable[Entry], release_id: str, raw: bytes | None = None) -> PublishedUnder:
-    """Gather from the entries of a verified export what it says about a release's statement.
+    """Gather the entries about a release's statement from a verified export.
 
     Parameters
     ----------
@@ -110,64 +110,62 @@ def judge_statement(
         The bytes of the statement; ``None`` if the release has none.
     files
         SHA-256 of every file that lies in the release, the certificate included and the statement not.
-    certificate
-        What the certificate says.
     trusted
         Public keys (32 bytes, hexadecimal) that the reader got elsewhere.
     ledger
         What an export that the reader got elsewhere says of this release: :func:`published_under`.
     """
-    found = Judgement()
+    judgement = Judgement()
     if ledger is not None:
-        _compare_entry(raw, ledger, found)
+        _compare_entry(raw, ledger, judgement)
     if raw is None:
-        if not found.failed:
-            found.unchecked.append(_UNSIGNED)
-        return found
+        if not judgement.failed:
+            judgement.unchecked.append(_UNSIGNED)
+        return judgement
     try:
         statement = read_statement(raw)
     except NotAStatement as error:
-        found.failed.append(f"the statement {error}")
-        return found
-    _compare_files(statement, files, found)
-    _compare_certificate(statement, certificate, certificate_digest, found)
-    _judge_key(statement, trusted, ledger, found)
+        judgement.failed.append(f"the statement {error}")
+        return judgement
+    _compare_files(statement, files, judgement)
+    _compare_certificate(statement, certificate, certificate_digest, judgement)
+    _judge_key(statement, trusted, ledger, judgement)
     if ledger is not None:
-        _compare_ledger(statement, ledger, found)
-    return found
+        _compare_ledger(statement, ledger, judgement)
+    return judgement
 
 
-def _compare_entry(raw: bytes | None, ledger: PublishedUnder, found: Judgement) -> None:
-    """The ledger's entry names the digest of the very statement, or that there is none."""
+def _compare_entry(raw: bytes | None, ledger: PublishedUnder, judgement: Judgement) -> None:
+    """The ledger's entry names the digest of this statement, or that there is none."""
     here = None if raw is None else hashlib.sha256(raw).hexdigest()
     if ledger.entry is None:
-        found.unchecked.append(ABSENT)
+        judgement.unchecked.append(ABSENT)
     elif ledger.statement == here:
         if here is not None:
-            found.good.append(f"the statement is the one that entry {ledger.entry} names")
+            judgement.good.append(f"the statement is the one that entry {ledger.entry} names")
     elif here is None:
-        found.failed.append(f"the statement that entry {ledger.entry} of the ledger names is missing")
+        judgement.failed.append(f"the statement that entry {ledger.entry} of the ledger names is missing")
     elif ledger.statement is None:
-        found.failed.append("a statement lies in a release that the ledger calls unsigned")
+        judgement.failed.append("a statement lies in a release that the ledger calls unsigned")
     else:
-        found.failed.append(f"the statement is not the one that entry {ledger.entry} of the ledger names")
+        judgement.failed.append(f"the statement is not the one that entry {ledger.entry} of the ledger names")
 
 
-def _compare_files(statement: SignedStatement, files: Mapping[str, str], found: Judgement) -> None:
+def _compare_files(statement: SignedStatement, files: Mapping[str, str], judgement: Judgement) -> None:
     names = sorted(statement.subjects.keys() | files.keys())
     wrong = next((name for name in names if statement.subjects.get(name) != files.get(name)), None)
     if wrong is None:
-        found.good.append(f"the statement names every one of {len(names)} files with its digest")
+        judgement.good.append(f"the statement names every one of {len(names)} files with its digest")
     elif wrong not in statement.subjects:
-        found.failed.append(f"the statement does not name {wrong}")
+        judgement.failed.append(f"the statement does not name {wrong}")
     else:
-        found.failed.append(f"{wrong} is missing, or not as the statement names it")
+        judgement.failed.append(f"{wrong} is missing, or not as the statement names it")
 
 
 def _compare_certificate(
-    statement: SignedStatement, certificate: Certificate, digest: str, found: Judgement
+    statement: SignedStatement, certificate: Certificate, digest: str, judgement: Judgement
 ) -> None:
-    said = {
+    statement_values = {
         "release_id": certificate.release_id,
         "product": certificate.product,
         "period": certificate.period,
@@ -176,17 +174,17 @@ def _compare_certificate(
         "certificate": digest,
         "revises": certificate.revises,
     }
-    wrong = [name for name, value in said.items() if getattr(statement.predicate, name) != value]
+    wrong = [name for name, value in statement_values.items() if getattr(statement.predicate, name) != value]
     if wrong:
-        found.failed.append(f"the statement has another {', '.join(wrong)} than the certificate")
+        judgement.failed.append(f"the statement has another {', '.join(wrong)} than the certificate")
 
 
 def _judge_key(
-    statement: SignedStatement, trusted: Collection[str], ledger: PublishedUnder | None, found: Judgement
+    statement: SignedStatement, trusted: Collection[str], ledger: PublishedUnder | None, judgement: Judgement
 ) -> None:
-    """The key that signed is believed: got elsewhere, enrolled when it was published, or both."""
+    """The signing key is trusted: given by the reader, enrolled when the release was published, or both."""
     if not trusted and ledger is None:
-        found.unchecked.append(_NO_KEY)
+        judgement.unchecked.append(_NO_KEY)
         return
     wanted = dict.fromkeys(key_id(public) for public in trusted)
     public_keys = {key_id(public): public for public in trusted}
@@ -194,44 +192,44 @@ def _judge_key(
         enrolled = {name: key.public_key for name, key in ledger.keys.items()}
         public_keys = enrolled | public_keys
         if statement.key not in enrolled:
-            found.failed.append("the statement is signed with a key that the ledger does not know")
+            judgement.failed.append("the statement is signed with a key that the ledger does not know")
             return
     if wanted and statement.key not in wanted:
-        found.failed.append("the statement is not signed with the key that was given")
+        judgement.failed.append("the statement is not signed with the key that was given")
         return
     if not statement.is_signed_by(public_keys[statement.key]):
-        found.failed.append("the statement's signature is not that of its key")
+        judgement.failed.append("the statement's signature is not that of its key")
         return
     if ledger is None:
-        found.good.append(f"the statement is signed with the key {statement.key}")
-        found.unchecked.append(NO_EXPORT)
+        judgement.good.append(f"the statement is signed with the key {statement.key}")
+        judgement.unchecked.append(NO_EXPORT)
         return
     key = ledger.keys[statement.key]
     if ledger.entry is None:
-        found.good.append(f"the statement is signed with the key {key.key} of {key.agency}")
+        judgement.good.append(f"the statement is signed with the key {key.key} of {key.agency}")
     elif key.vouches_for(ledger.entry):
-        found.good.append(
+        judgement.good.append(
             f"the statement is signed with the key {key.key} of {key.agency}, enrolled by entry "
             f"{key.enrolled} and not revoked before it was published by entry {ledger.entry}"
         )
     else:
         when = "before it was enrolled" if ledger.entry < key.enrolled else "after it was revoked"
-        found.failed.append(f"the statement was published {when}: its key {key.key} does not count")
+        judgement.failed.append(f"the statement was published {when}: its key {key.key} does not count")
 
 
-def _compare_ledger(statement: SignedStatement, ledger: PublishedUnder, found: Judgement) -> None:
-    """The head and the acceptance that are signed are those of the ledger."""
-    said, head = statement.predicate, statement.predicate.head
+def _compare_ledger(statement: SignedStatement, ledger: PublishedUnder, judgement: Judgement) -> None:
+    """The signed head and acceptance are those of the ledger."""
+    predicate, head = statement.predicate, statement.predicate.head
     seq = head.get("seq")
     if ledger.hashes.get(1) != head.get("chain"):
-        found.failed.append("the statement names another ledger")
+        judgement.failed.append("the statement names another ledger")
     elif seq in ledger.hashes:
         if ledger.hashes[seq] != head.get("hash"):
-            found.failed.append(f"the statement names another entry {seq} than the ledger has")
+            judgement.failed.append(f"the statement names another entry {seq} than the ledger has")
     elif ledger.entry is not None:
-        found.failed.append("the statement names an entry that the ledger does not have")
-    if said.acceptance != ledger.accepted and not (ledger.accepted is None and ledger.entry is None):
-        found.failed.append("the statement tells otherwise of the draft's acceptance than the ledger")
+        judgement.failed.append("the statement names an entry that the ledger does not have")
+    if predicate.acceptance != ledger.accepted and not (ledger.accepted is None and ledger.entry is None):
+        judgement.failed.append("the statement tells otherwise of the draft's acceptance than the ledger")
 
 
 def _head_named(raw: bytes | None) -> int | None:

@@ -1,13 +1,13 @@
-"""The statement of a release: an in-toto statement over all its files, in an envelope that the agency signs.
+"""The statement of a release: an in-toto statement over all its files, in an envelope signed by the agency.
 
 ::
 
     statement.dsse.json      DSSE envelope, one Ed25519 signature
       payload                in-toto Statement v1
         subject              every file of the release, the certificate included, with its SHA-256
-        predicate            what is said of them: see :class:`Predicate`
+        predicate            about them: see :class:`Predicate`
 
-The bytes are written in one way alone, so that whoever changes any of them is found, be it a blank. The
+The bytes have one canonical form, so that any change is detected, be it a blank. The
 formats: https://in-toto.io/Statement/v1, https://github.com/secure-systems-lab/dsse.
 """
 
@@ -43,7 +43,7 @@ class NotAStatement(ValueError):
 
 @dataclass(frozen=True)
 class Predicate:
-    """What a statement says of the files it names.
+    """The predicate of a statement about its files.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Predicate:
 
 @dataclass(frozen=True)
 class SignedStatement:
-    """A statement as it was read: whose signature it bears says :mod:`tabularium.tasks.sign.judge_statement`.
+    """A statement as it was read; :mod:`tabularium.tasks.sign.judge_statement` checks its signature.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The releases of a folder as pages offer them: certificates and indexes are read, tables are not.
+"""The catalogue of releases in a folder, from certificates and indexes; tables are not read.
 
 A certificate is held against itself, and not against the signature or the ledger: the pages say so. A release
 that cannot be shown is never passed over: it is listed with the reason.
@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tabularium.ledger import BadValue
 from tabularium.ledger.names import LONGEST_TEXT, is_valid_stored_label
 from tabularium.mechanisms.errors import InputError, PublicationError
-from tabularium.tasks.arrival.calendar_periods import first_and_last
+from tabularium.tasks.arrival.inboxes import first_and_last
 from tabularium.tasks.public_folder import document, largest_file, named
 from tabularium.tasks.publish.period_index import INDEX
 from tabularium.tasks.publish.verify_certificate import verify_certificate
@@ -37,16 +37,10 @@ Read = TypeVar("Read", bound=BaseModel)
 
 @dataclass(frozen=True)
 class PublishedRelease:
-    """A release that was published and lies there.
+    """A published release in the folder.
 
     Attributes
     ----------
-    folder
-        Where it lies.
-    said
-        What its certificate says.
-    spec
-        The spec in it.
     state, ended
         What the index of its period says: current, superseded or withdrawn, since when and why.
     sizes
@@ -56,7 +50,7 @@ class PublishedRelease:
     """
 
     folder: Path
-    said: Certificate
+    certificate: Certificate
     spec: ReleaseSpec
     state: str
     ended: Ended | None
@@ -66,7 +60,7 @@ class PublishedRelease:
 
 @dataclass(frozen=True)
 class NotShown:
-    """Something that lies among the releases and cannot be shown: where, and why."""
+    """An entry of the folder that cannot be shown: its path, and the reason."""
 
     where: str
     why: str
@@ -82,11 +76,11 @@ class Period:
     @cached_property
     def current(self) -> PublishedRelease | None:
         """The release to use, if there is one."""
-        return next((each for each in self.releases if each.state == "current"), None)
+        return next((release for release in self.releases if release.state == "current"), None)
 
     @property
     def newest(self) -> PublishedRelease:
-        """The release to use, else the newest of those that are there."""
+        """The release to use, else the newest one."""
         return self.current or self.releases[0]
 
 
@@ -99,18 +93,18 @@ class Product:
 
     @property
     def newest(self) -> PublishedRelease:
-        """The release that says best what the product is today."""
-        return next((each.current for each in self.periods if each.current), self.periods[0].newest)
+        """The release that describes the product of today."""
+        return next((period.current for period in self.periods if period.current), self.periods[0].newest)
 
     @property
     def title(self) -> str:
-        """What people call it."""
-        return self.newest.said.about.title or self.name
+        """The title for people."""
+        return self.newest.certificate.about.title or self.name
 
 
 @dataclass
 class ReleaseCatalogue:
-    """All that lies in a folder of releases."""
+    """All releases of a folder, and the entries that cannot be shown."""
 
     products: list[Product] = field(default_factory=list)
     not_shown: list[NotShown] = field(default_factory=list)
@@ -118,11 +112,13 @@ class ReleaseCatalogue:
     @property
     def releases(self) -> Iterator[PublishedRelease]:
         """Every release that is shown."""
-        return (each for product in self.products for period in product.periods for each in period.releases)
+        return (
+            release for product in self.products for period in product.periods for release in period.releases
+        )
 
 
 class _Unlistable(Exception):
-    """Why something cannot be shown."""
+    """The reason why an entry cannot be shown."""
 
 
 @bare_errors
@@ -134,25 +130,27 @@ def release_catalogue(folder: Path, products: Collection[str] | None = None) -> 
     InputError
         The folder cannot be read, or no release lies in it that can.
     """
-    found = ReleaseCatalogue()
+    catalogue = ReleaseCatalogue()
     with os_errors_as(InputError, "cannot be read ({reason})", where=folder, hint="name a folder"):
         for product in _folders(folder):
             if products is not None and product.name not in products:
                 continue
-            shown = product_in(product, found.not_shown)
+            shown = product_in(product, catalogue.not_shown)
             if shown is not None:
-                found.products.append(shown)
-    if not found.products:
+                catalogue.products.append(shown)
+    if not catalogue.products:
         first = (
-            f"; the first of {len(found.not_shown)}: {_line(found.not_shown[0])}" if found.not_shown else ""
+            f"; the first of {len(catalogue.not_shown)}: {_line(catalogue.not_shown[0])}"
+            if catalogue.not_shown
+            else ""
         )
         raise InputError(
             f"holds no release that can be shown{first}",
             where=str(folder),
             hint="name the folder that holds PRODUCT/PERIOD/RELEASE",
         )
-    found.products.sort(key=lambda each: (each.title.casefold(), each.name))
-    return found
+    catalogue.products.sort(key=lambda product: (product.title.casefold(), product.name))
+    return catalogue
 
 
 def product_in(folder: Path, not_shown: list[NotShown]) -> Product | None:
@@ -164,15 +162,15 @@ def product_in(folder: Path, not_shown: list[NotShown]) -> Product | None:
         The folder cannot be read.
     """
     periods = []
-    for place in _folders(folder):
-        releases = list(_releases(place, not_shown))
+    for subfolder in _folders(folder):
+        releases = list(_releases(subfolder, not_shown))
         if releases:
-            periods.append(Period(place.name, releases))
+            periods.append(Period(subfolder.name, releases))
     return Product(folder.name, sorted(periods, key=_when, reverse=True)) if periods else None
 
 
-def _line(each: NotShown) -> str:
-    return f"{each.where}: {each.why}"
+def _line(item: NotShown) -> str:
+    return f"{item.where}: {item.why}"
 
 
 def _when(period: Period) -> tuple[date, str]:
@@ -181,25 +179,25 @@ def _when(period: Period) -> tuple[date, str]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """Return the folders in a folder, sorted; neither links nor what is hidden."""
+    """Return the folders in a folder, sorted, without links and hidden ones."""
     return sorted(
-        each
-        for each in folder.iterdir()
-        if not each.name.startswith(".") and not each.is_symlink() and each.is_dir()
+        path
+        for path in folder.iterdir()
+        if not path.name.startswith(".") and not path.is_symlink() and path.is_dir()
     )
 
 
-def _releases(place: Path, not_shown: list[NotShown]) -> Iterator[PublishedRelease]:
-    """Go through the releases of a period; note what cannot be shown."""
-    there, at = {each.name: each for each in _folders(place)}, f"{place.parent.name}/{place.name}"
+def _releases(folder: Path, not_shown: list[NotShown]) -> Iterator[PublishedRelease]:
+    """Yield the releases of a period; note what cannot be shown."""
+    there, at = {folder.name: folder for folder in _folders(folder)}, f"{folder.parent.name}/{folder.name}"
     indexed: dict[str, Indexed] = {}
-    if not there and not os.path.lexists(place / INDEX):
+    if not there and not os.path.lexists(folder / INDEX):
         return
     try:
-        index = _read(Index, _document(place / INDEX), INDEX)
-        if (index.product, index.period) != (place.parent.name, place.name):
+        index = _read(Index, _document(folder / INDEX), INDEX)
+        if (index.product, index.period) != (folder.parent.name, folder.name):
             raise _Unlistable(f"{INDEX} is of another period")
-        indexed = {each.release_id: each for each in index.releases}
+        indexed = {release.release_id: release for release in index.releases}
     except _Unlistable as unfit:
         not_shown.append(NotShown(at, f"{unfit}; without it nobody knows what is current"))
         return
@@ -215,8 +213,8 @@ def _releases(place: Path, not_shown: list[NotShown]) -> Iterator[PublishedRelea
 
 
 def _newest_first(indexed: dict[str, Indexed]) -> Callable[[str], tuple[int, str]]:
-    """Return what sorts names as the index does, backwards; what it does not name comes last."""
-    places = {name: -place for place, name in enumerate(indexed)}
+    """Return a sort key for names in reverse order of the index; names not in it come last."""
+    places = {name: -index for index, name in enumerate(indexed)}
     return lambda name: (places.get(name, 1), name)
 
 
@@ -225,24 +223,32 @@ def _offered(folder: Path, entry: Indexed) -> PublishedRelease:
     if hashlib.sha256(raw).hexdigest() != entry.certificate:
         raise _Unlistable(f"{CERTIFICATE} is not the one that {INDEX} names")
     try:
-        said = Certificate.read(raw)
+        certificate = Certificate.read(raw)
     except Unreadable as error:
         raise _Unlistable(f"{CERTIFICATE} {error}") from None
-    if (said.product, said.period, said.release_id) != (*folder.parts[-3:],):
+    if (certificate.product, certificate.period, certificate.release_id) != (*folder.parts[-3:],):
         raise _Unlistable("it is another release than its folder says")
-    if odd := next((name for name in said.files if not is_valid_stored_label(name, LONGEST_TEXT)), None):
+    if odd := next(
+        (name for name in certificate.files if not is_valid_stored_label(name, LONGEST_TEXT)), None
+    ):
         raise _Unlistable(f"{CERTIFICATE} names a file that no page can name: {odd!a}")
     try:
-        largest = largest_file(said)
+        largest = largest_file(certificate)
         signed = os.path.lexists(folder / STATEMENT)
-        sizes = {name: _size(folder, name, largest) for name in (*said.files, *[STATEMENT] * signed)}
+        sizes = {name: _size(folder, name, largest) for name in (*certificate.files, *[STATEMENT] * signed)}
         verify_certificate(folder / CERTIFICATE)
     except Unreadable as error:
         raise _Unlistable(str(error)) from None
     except PublicationError as error:
         raise _Unlistable(error.what) from None
     return PublishedRelease(
-        folder, said, ReleaseSpec.model_validate(said.spec), entry.state, entry.ended, sizes, largest
+        folder,
+        certificate,
+        ReleaseSpec.model_validate(certificate.spec),
+        entry.state,
+        entry.ended,
+        sizes,
+        largest,
     )
 
 
@@ -263,7 +269,7 @@ def _read(kind: type[Read], raw: bytes, name: str) -> Read:
     try:
         return kind.model_validate_json(raw)
     except ValidationError as error:
-        where = ".".join(str(each) for each in error.errors(include_url=False)[0]["loc"])
+        where = ".".join(str(part) for part in error.errors(include_url=False)[0]["loc"])
     except BadValue as error:
         where = error.where
     raise _Unlistable(f"{name} is not what it should be{f': {where}' if where else ''}")
@@ -274,7 +280,7 @@ class _Said(BaseModel):
 
 
 class Ended(_Said):
-    """What a release has in its place since, or who withdrew it."""
+    """The end of a release: its successor, or its withdrawal."""
 
     at: Time
     reason: Line | Literal[""] | None

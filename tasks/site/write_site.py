@@ -1,4 +1,4 @@
-"""A site is written beside its place and then put there: nobody sees half of one."""
+"""Writing a site into a temporary folder, which then replaces the old one at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tabularium.validations.public_files import Unreadable
 from tabularium.validations.redaction import os_errors_as
 
 MARK = ".tabularium-site"
-"""Lies in every site: a folder that holds it may be written anew."""
+"""Marks a folder as a site, which may be overwritten."""
 
 COPIES = "releases"
 _WEB = Access(0o755, 0o644)
@@ -37,7 +37,7 @@ def write_site(
     copy: bool = False,
     products: Collection[str] | None = None,
 ) -> ReleaseCatalogue:
-    """Write the pages over a folder of releases to ``out``; return what they show.
+    """Write the pages over a folder of releases to ``out``; return the catalogue that they show.
 
     The same releases give the same bytes.
 
@@ -49,7 +49,7 @@ def write_site(
         Whether the releases are copied into the site, each file compared with its digest; else pages link to
         ``releases`` as it lies beside the site, and web servers must serve both as they lie.
     products
-        The names of their folders; all that lie there unless said.
+        The names of their folders; all that lie there unless certificate.
 
     Raises
     ------
@@ -60,17 +60,20 @@ def write_site(
     _check_places(releases, out)
     there = COPIES if copy else os.path.relpath(releases, out)
     address = _checked(address, there)
-    found = release_catalogue(releases, products)
+    catalogue = release_catalogue(releases, products)
     with _put_in_place(out) as aside:
         if copy:
-            found = _copied(found, releases, aside / COPIES)
-        addresses = {each.said.release_id: f"{_address(each, releases, there)}/" for each in found.releases}
-        for path, text in pages(found, addresses):
+            catalogue = _copied(catalogue, releases, aside / COPIES)
+        addresses = {
+            release.certificate.release_id: f"{_address(release, releases, there)}/"
+            for release in catalogue.releases
+        }
+        for path, text in pages(catalogue, addresses):
             _write(aside / path, text.encode())
-        _write(aside / "feed.xml", atom_feed(found, address))
-        _write(aside / "catalogue.jsonld", site_catalogue(found, address, addresses))
+        _write(aside / "feed.xml", atom_feed(catalogue, address))
+        _write(aside / "catalogue.jsonld", site_catalogue(catalogue, address, addresses))
         _write(aside / MARK, b"Made by `tabularium site`, which may replace this folder.\n")
-    return found
+    return catalogue
 
 
 def _check_places(releases: Path, out: Path) -> None:
@@ -115,7 +118,7 @@ def _address(release: PublishedRelease, releases: Path, there: str) -> str:
 
 @contextmanager
 def _put_in_place(out: Path) -> Iterator[Path]:
-    """Yield a new folder that takes the place of ``out`` if all goes well; else leave all as it was."""
+    """Yield a new folder that replaces ``out`` if all goes well; else leave everything unchanged."""
     aside, old = aside_of(out), aside_of(out)
     hint = "make room, or name another folder"
     with os_errors_as(InputError, "cannot be written: {reason}", where=f"--out {out}", hint=hint):
@@ -133,46 +136,48 @@ def _put_in_place(out: Path) -> Iterator[Path]:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _copied(found: ReleaseCatalogue, releases: Path, to: Path) -> ReleaseCatalogue:
-    """Copy the releases that are whole, with index and link of each period; return what is shown then."""
-    kept = ReleaseCatalogue(not_shown=found.not_shown)
-    for product in found.products:
+def _copied(catalogue: ReleaseCatalogue, releases: Path, to: Path) -> ReleaseCatalogue:
+    """Copy the complete releases, with index and link of each period; return the catalogue of the copies."""
+    kept = ReleaseCatalogue(not_shown=catalogue.not_shown)
+    for product in catalogue.products:
         periods = []
         for period in product.periods:
-            place = to / product.name / period.name
-            whole = [each for each in period.releases if _copy(each, place, kept.not_shown)]
-            if whole:
+            target = to / product.name / period.name
+            copied = [release for release in period.releases if _copy(release, target, kept.not_shown)]
+            if copied:
                 source = releases / product.name / period.name
                 with readable(source):
-                    _write(place / INDEX, read(source, INDEX))
-                periods.append(type(period)(period.name, whole))
+                    _write(target / INDEX, read(source, INDEX))
+                periods.append(type(period)(period.name, copied))
                 if periods[-1].current:
-                    (place / CURRENT).symlink_to(periods[-1].current.said.release_id)
+                    (target / CURRENT).symlink_to(periods[-1].current.certificate.release_id)
         if periods:
             kept.products.append(type(product)(product.name, periods))
     return kept
 
 
 def _copy(release: PublishedRelease, place: Path, not_shown: list[NotShown]) -> bool:
-    said = release.said
-    target = place / said.release_id
+    certificate = release.certificate
+    target = place / certificate.release_id
     for name in (*release.sizes, CERTIFICATE):
         _folder((target / name).parent)
         try:
             digest = sha256_of(release.folder, name, release.largest, to=target / name)
-            why = f"{name} is altered" if said.files.get(name, digest) != digest else None
+            why = f"{name} is altered" if certificate.files.get(name, digest) != digest else None
         except Unreadable as error:
             why = str(error)
         if why is not None:
             shutil.rmtree(target)
-            not_shown.append(NotShown(f"{said.product}/{said.period}/{said.release_id}", why))
+            not_shown.append(
+                NotShown(f"{certificate.product}/{certificate.period}/{certificate.release_id}", why)
+            )
             return False
         _WEB.give(target / name, _WEB.files)
     return True
 
 
 def _folder(folder: Path) -> None:
-    """Make a folder that web servers may read, and what is missing above it."""
+    """Make a folder that web servers may read, with missing parents."""
     if not folder.is_dir():
         _folder(folder.parent)
         folder.mkdir()
@@ -196,49 +201,51 @@ _NAMESPACE = uuid.UUID("0d1ba6b0-6c0f-5f0e-8a53-3b7c1f6a9d54")  # of the ids; an
 
 
 def atom_feed(release_catalogue: ReleaseCatalogue, address: str) -> bytes:
-    """Return the feed, the newest first; ``address`` is that of the site, or empty where it is not known."""
+    """Return the feed, the newest first; ``address`` is the site's, empty where it is not known."""
     ElementTree.register_namespace("", _ATOM)
     feed = ElementTree.Element(f"{{{_ATOM}}}feed")
     newest = sorted(
         release_catalogue.releases,
-        key=lambda each: (datetime.fromisoformat(_updated(each)), each.said.release_id),
+        key=lambda release: (datetime.fromisoformat(_updated(release)), release.certificate.release_id),
         reverse=True,
     )
-    ledger = min((each.said.created, each.said.ledger.head.chain) for each in newest)[1]
+    ledger = min((release.certificate.created, release.certificate.ledger.head.chain) for release in newest)[
+        1
+    ]
     _add(feed, "id", _urn(ledger))
     _add(feed, "title", name_of(release_catalogue))
     _add(feed, "updated", _updated(newest[0]))
     if address:
         _add(feed, "link", rel="self", type="application/atom+xml", href=f"{address}feed.xml")
     _add(feed, "link", rel="alternate", type="text/html", href=f"{address}index.html")
-    for each in newest[:MOST_ENTRIES]:
-        _add_entry(feed, each, address)
+    for release in newest[:MOST_ENTRIES]:
+        _add_entry(feed, release, address)
     ElementTree.indent(feed)
     text: bytes = ElementTree.tostring(feed, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
 
 
 def _add_entry(feed: ElementTree.Element, release: PublishedRelease, address: str) -> None:
-    said, about, ended = release.said, release.said.about, release.ended
+    certificate, about, ended = release.certificate, release.certificate.about, release.ended
     entry = _add(feed, "entry")
-    _add(entry, "id", _urn(said.ledger.head.chain, said.release_id))
+    _add(entry, "id", _urn(certificate.ledger.head.chain, certificate.release_id))
     start = {"current": "", "superseded": "Superseded: ", "withdrawn": "Withdrawn: "}[release.state]
-    _add(entry, "title", f"{start}{about.title or said.product}, {said.period}")
-    _add(entry, "published", said.created)
+    _add(entry, "title", f"{start}{about.title or certificate.product}, {certificate.period}")
+    _add(entry, "published", certificate.created)
     _add(entry, "updated", _updated(release))
     author = _add(entry, "author")
-    _add(author, "name", about.curator.name if about.curator else said.product)
+    _add(author, "name", about.curator.name if about.curator else certificate.product)
     if about.curator and about.curator.url:
         _add(author, "uri", about.curator.url)
     for keyword in about.keywords:
         _add(entry, "category", term=keyword)
-    page = f"{address}{period_page(release)}#r-{said.release_id}"
+    page = f"{address}{period_page(release)}#r-{certificate.release_id}"
     _add(entry, "link", rel="alternate", type="text/html", href=page)
     reasons = (
-        f"It revises an earlier release: {said.revises}" if said.revises else None,
+        f"It revises an earlier release: {certificate.revises}" if certificate.revises else None,
         ended.reason if ended else None,
     )
-    _add(entry, "summary", " · ".join(filter(None, (about.description, *reasons))) or said.product)
+    _add(entry, "summary", " · ".join(filter(None, (about.description, *reasons))) or certificate.product)
 
 
 def _add(parent: ElementTree.Element, name: str, text: str = "", **attributes: str) -> ElementTree.Element:
@@ -252,5 +259,5 @@ def _urn(*names: str) -> str:
 
 
 def _updated(release: PublishedRelease) -> str:
-    """Return when a release was published or what became of it since."""
-    return release.ended.at if release.ended else release.said.created
+    """Return the time when a release was published, superseded or withdrawn."""
+    return release.ended.at if release.ended else release.certificate.created

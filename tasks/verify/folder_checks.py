@@ -1,4 +1,4 @@
-"""The files of the folder as the certificate names them, and the signature over them."""
+"""Checks of the files of the folder against the certificate, and of the signature over them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _digests(subject: Subject) -> str:
 
 
 def _named(subject: Subject) -> set[str]:
-    """Return the names in the certificate, none of which may lead out of the folder."""
+    """Return the names in the certificate; none may lead out of the folder."""
     for name in subject.certificate.files:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or str(path) != name or name in (CERTIFICATE, STATEMENT):
@@ -77,27 +77,27 @@ _LARGEST = 64 * MIB
 
 
 def _signed(subject: Subject) -> str:
-    found = _judged(subject)
-    if found.failed:
-        raise Failed(found.failed[0])
-    if _open(found):
-        raise Skipped("; ".join(_open(found)))
-    return "; ".join(found.good)
+    judgement = _judged(subject)
+    if judgement.failed:
+        raise Failed(judgement.failed[0])
+    if _open(judgement):
+        raise Skipped("; ".join(_open(judgement)))
+    return "; ".join(judgement.good)
 
 
 def _counts(subject: Subject) -> str:
-    """The entry that published it comes after the key's enrolment and before its revocation."""
-    found = _judged(subject)
-    if found.failed or _open(found):
+    """The publishing entry comes after the key's enrolment and before its revocation."""
+    judgement = _judged(subject)
+    if judgement.failed or _open(judgement):
         raise Skipped("a signature that holds")
-    if found.unchecked:
-        raise Skipped("; ".join(found.unchecked))
+    if judgement.unchecked:
+        raise Skipped("; ".join(judgement.unchecked))
     return f"it was published by entry {books_of(subject).statement.entry}"
 
 
-def _open(found: Judgement) -> list[str]:
-    """Return what keeps the signature itself from being checked."""
-    return [each for each in found.unchecked if each not in (NO_EXPORT, ABSENT)]
+def _open(judgement: Judgement) -> list[str]:
+    """Return the reasons why the signature itself cannot be checked."""
+    return [reason for reason in judgement.unchecked if reason not in (NO_EXPORT, ABSENT)]
 
 
 def _judged(subject: Subject) -> Judgement:

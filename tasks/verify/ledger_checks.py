@@ -1,4 +1,4 @@
-"""Whether an exported ledger holds this release: the very certificate, what was charged, and the cap."""
+"""Checks against an exported ledger: this certificate, the charges, and the account's cap."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tabularium.ledger import Account, Charge, Head, LedgerError, UnknownAccount
 from tabularium.ledger.records import Reservation
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.public_folder import named
-from tabularium.tasks.publish.certificate.account_section import account_section, approval_section
+from tabularium.tasks.publish.certificate.spending import account_section, approval_section
 from tabularium.tasks.publish.verify_certificate import head_in, verify_certificate
 from tabularium.tasks.sign.judge_statement import PublishedUnder, published_under
 from tabularium.tasks.verify.subject import STATEMENT, Check, Failed, Skipped, Subject, failing
@@ -30,7 +30,7 @@ def _chain(subject: Subject) -> str:
 
 
 def _published(subject: Subject) -> str:
-    """The ledger holds the digest of this very certificate, and the rest of it agrees.
+    """The ledger holds the digest of this certificate, and its other fields agree.
 
     What was withdrawn is as true as before; that it was is said, also of what tables were drawn towards.
     """
@@ -52,22 +52,22 @@ def _published(subject: Subject) -> str:
     until = f"; not withdrawn, as far as entry {books.entries}"
     since = f"; withdrawn since, in entry {gone.entry}: {gone.reason}" if gone else until
     towards = "".join(
-        f"; drawn towards release {each.release_id}, withdrawn since, in entry {each.entry}: {each.reason}"
-        for each in books.gone
+        f"; drawn towards release {prior.release_id}, withdrawn since, in entry {prior.entry}: {prior.reason}"
+        for prior in books.gone
     )
     return f"entry {charge.seq}{since}{towards}"
 
 
 def _charged(subject: Subject) -> str:
-    """Every charge of the release costs what the certificate says, under the terms that it names."""
-    books, said = books_of(subject), subject.certificate
+    """Every charge of the release has the amount and the terms of the certificate."""
+    books, certificate = books_of(subject), subject.certificate
     if books.charge is None or books.account is None or books.paid is None:
         raise Failed("the export does not know the account or the charge")
-    terms, privacy = books.account.terms, said.privacy
-    rests, paid = said.ledger.rests_on, books.paid
+    terms, privacy = books.account.terms, certificate.privacy
+    rests, paid = certificate.ledger.rests_on, books.paid
     earlier = (paid.release_id, paid.amount, paid.measurement_digest)
     for name, ours, theirs in (
-        ("ledger.amount", books.charge.amount, said.ledger.amount),
+        ("ledger.amount", books.charge.amount, certificate.ledger.amount),
         *(
             ()
             if rests is None
@@ -84,34 +84,34 @@ def _charged(subject: Subject) -> str:
         if ours != theirs:
             raise Failed(f"{name} differs from the ledger")
     total = paid.amount
-    for each in said.ledger.tally_charges:
-        charge = books.tallies[each.release_id]
-        if charge is None or charge.account != said.dataset:
-            raise Failed(f"the ledger does not know charge {each.number} for the tallies")
-        if (charge.amount, charge.fence) != (each.amount, each.attempts):
-            raise Failed(f"charge {each.number} for the tallies differs from the ledger")
+    for tally_charge in certificate.ledger.tally_charges:
+        charge = books.tallies[tally_charge.release_id]
+        if charge is None or charge.account != certificate.dataset:
+            raise Failed(f"the ledger does not know charge {tally_charge.number} for the tallies")
+        if (charge.amount, charge.fence) != (tally_charge.amount, tally_charge.attempts):
+            raise Failed(f"charge {tally_charge.number} for the tallies differs from the ledger")
         total += charge.amount
-    told = privacy.loss
-    if total != told:
-        raise Failed(f"the ledger was charged {total}, and the certificate promises {told}")
+    loss = privacy.loss
+    if total != loss:
+        raise Failed(f"the ledger was charged {total}, and the certificate promises {loss}")
     by = f", all by release {paid.release_id}" if rests else ""
-    return f"{total} of account {said.dataset}, whose cap is {terms.cap}{by}"
+    return f"{total} of account {certificate.dataset}, whose cap is {terms.cap}{by}"
 
 
 def _account(subject: Subject) -> str:
-    """The account's cap, what was left of it, and who had approved the spec, as the charge was reserved."""
-    found = books_of(subject).reservation
-    if found is None:
+    """The account's cap, balance and approval when the charge was reserved are those of the certificate."""
+    reservation = books_of(subject).reservation
+    if reservation is None:
         raise Failed("the export does not know the charge")
-    said, spec = subject.certificate, subject.released.spec
+    certificate, spec = subject.certificate, subject.released.spec
     for name, theirs, ours in (
-        ("account", said.account, account_section(found)),
-        ("approval", said.approval, approval_section(spec, found)),
+        ("account", certificate.account, account_section(reservation)),
+        ("approval", certificate.approval, approval_section(spec, reservation)),
     ):
         for field, value in ours:
             if field != "words" and getattr(theirs, field) != value:
                 raise Failed(f"{name}.{field} differs from the ledger")
-    used, terms = found.after.used, found.terms
+    used, terms = reservation.after.used, reservation.terms
     return f"{used} of {terms.cap} were used, this charge included"
 
 
@@ -128,7 +128,7 @@ CHECKS = (
 
 @dataclass(frozen=True, eq=False)
 class Books:
-    """What bears on one release in a ledger whose whole chain was verified.
+    """The entries about one release, from a ledger whose complete chain was verified.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ class Books:
 
 
 def books_of(subject: Subject) -> Books:
-    """Return what the export at hand says of a release.
+    """Return the entries of the export at hand about a release.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def books_of(subject: Subject) -> Books:
 
 
 def gathered(subject: Subject, export: Path) -> Books:
-    """Verify an export and gather what it says, once.
+    """Verify an export and gather its entries about a release, once.
 
     Raises
     ------
@@ -205,35 +205,35 @@ def _gather(subject: Subject, export: Path) -> Books:
     from tabularium.ledger import Ledger
     from tabularium.ledger.export import restore
 
-    said = subject.certificate
+    certificate = subject.certificate
     with TemporaryDirectory(prefix="tabularium-verify-") as folder:
         url = f"sqlite:///{Path(folder, 'ledger.db')}"
-        found = restore(export, url, [head_in(said)], scratch=True)
+        restored = restore(export, url, [head_in(certificate)], scratch=True)
         with Ledger.connect(url) as ledger:
-            tallies = [each.release_id for each in said.ledger.tally_charges]
+            tallies = [charge.release_id for charge in certificate.ledger.tally_charges]
             account: Account | None = None
             with suppress(UnknownAccount):
-                account = ledger.account(said.dataset)
-            name = said.release_id
+                account = ledger.account(certificate.dataset)
+            name = certificate.release_id
             charge = ledger.charge(name)
-            place = subject.folder / STATEMENT
-            raw = subject.read(STATEMENT) if os.path.lexists(place) else None
-            priors = {each: ledger.charge(each) for each in _priors(said)}
-            gone = (ledger.withdrawal(each) for each, theirs in priors.items() if theirs is not None)
+            path = subject.folder / STATEMENT
+            raw = subject.read(STATEMENT) if os.path.lexists(path) else None
+            priors = {prior: ledger.charge(prior) for prior in _priors(certificate)}
+            gone = (ledger.withdrawal(prior) for prior, theirs in priors.items() if theirs is not None)
             return Books(
-                found.entries,
-                found.head,
+                restored.entries,
+                restored.head,
                 charge,
                 None if charge is None else ledger.charge(charge.measured_as),
-                {each: ledger.charge(each) for each in tallies},
+                {tally: ledger.charge(tally) for tally in tallies},
                 account,
                 published_under(ledger.entries(), name, raw),
                 ledger.reservation(name),
                 None if charge is None else ledger.withdrawal(name),
                 priors,
-                tuple(each for each in gone if each is not None),
+                tuple(withdrawal for withdrawal in gone if withdrawal is not None),
             )
 
 
-def _priors(said: Certificate) -> list[str]:
-    return sorted({each.prior.release for each in said.tables.values() if each.prior is not None})
+def _priors(certificate: Certificate) -> list[str]:
+    return sorted({table.prior.release for table in certificate.tables.values() if table.prior is not None})

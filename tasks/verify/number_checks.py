@@ -1,4 +1,4 @@
-"""Whether the tables hold the cells of the spec, follow from the measurements, and keep what they promise."""
+"""Checks of the tables: the cells of the spec, numbers that follow from the measurements, promises kept."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tabularium.tasks.margins.measure_margins import told_of
+from tabularium.tasks.margins.measure_margins import describe_measure
 from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.tasks.postprocess.denominators import total_over
-from tabularium.tasks.postprocess.failed_cells import failed_cells
-from tabularium.tasks.public_tables import longest_text, parquet_batches
+from tabularium.tasks.postprocess.estimation import failed_cells
+from tabularium.tasks.postprocess.table_layout import total_over
+from tabularium.tasks.public_folder import longest_text, parquet_batches
 from tabularium.tasks.publish.formats.base import first_format, known_rows
 from tabularium.tasks.publish.frames import Frame, Shape
 from tabularium.tasks.publish.measurement_files import FOLDER
 from tabularium.tasks.publish.published_tables import frame_of, histogram_table
 from tabularium.tasks.runtime.run import without_data
 from tabularium.tasks.verify.certificate_checks import EXCEPTIONS
-from tabularium.tasks.verify.remaking import described_in, remade
-from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject, failing
+from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject, described_in, failing, remade
 from tabularium.validations.release_spec.tables import array_of
 
 _GROUP = "Tables"
@@ -43,7 +42,7 @@ def _rows(subject: Subject) -> str:
 
 def _remade(subject: Subject) -> str:
     spec, made = subject.released.spec, remade(subject)
-    layouts, half = subject.released.layouts, {name: each.half for name, each in made.margins.items()}
+    layouts, half = subject.released.layouts, {name: margin.half for name, margin in made.margins.items()}
     numbers = 0
     for table in spec.tables:
         frame = frame_of(subject.released.loaded, layouts, table, made.estimates, half)
@@ -67,15 +66,15 @@ def _see_frame(subject: Subject, name: str, frame: Frame) -> int:
             what = f"{name}: {column}, made again from the measurements,"
             whole = shape.whole and column not in shape.measures
             see_numbers(what, numbers[column][rows], expected, whole=whole, after=done)
-        for column, found in flags.items():
-            if not found.slice(done, part.num_rows).equals(part[column].cast(pa.string())):
+        for column, values in flags.items():
+            if not values.slice(done, part.num_rows).equals(part[column].cast(pa.string())):
                 raise Failed(f"{name}: {column} is not what the quality rules give")
         done = rows.stop
     return frame.num_rows
 
 
 def _measured(subject: Subject) -> str:
-    """Where a measurement has a number for each cell, its codes are those of the cells."""
+    """The codes of a measurement with a number per cell are those of the cells."""
     compared = 0
     for (name, level), entry in described_in(subject).items():
         layout = subject.released.layouts.get(name)
@@ -97,9 +96,9 @@ def _measured(subject: Subject) -> str:
     return f"{compared} measurements"
 
 
-def _told(subject: Subject) -> str:
-    """What the certificate says of tables and of how they agree follows from the measurements."""
-    made, spec, said = remade(subject), subject.released.spec, subject.certificate.document()
+def _descriptions(subject: Subject) -> str:
+    """The certificate's descriptions of tables and their agreement follow from the measurements."""
+    made, spec, certificate = remade(subject), subject.released.spec, subject.certificate.document()
     for table in spec.tables:
         estimate = made.estimates[table.name]
         roots = estimate.values[subject.released.layouts[table.name].parents < 0]
@@ -111,50 +110,52 @@ def _told(subject: Subject) -> str:
             **made.margins[table.name].about,
             "failed_checks": made.failed[table.name],
         }
-        _see_said(f"tables.{table.name}", said["tables"][table.name], expected)
+        _see_described(f"tables.{table.name}", certificate["tables"][table.name], expected)
         for name, measure in table.measures.items():
             array = array_of(table.measures, table.name, name)
             layouts, about = subject.released.layouts, made.margins[array].about
-            whole = total_over(subject.released.loaded, layouts, measure, made.estimates)
-            own = {
-                **told_of(layouts[array], measure, made.estimates[array].values, about, whole),
+            denominator = total_over(subject.released.loaded, layouts, measure, made.estimates)
+            expected_measures = {
+                **describe_measure(layouts[array], measure, made.estimates[array].values, about, denominator),
                 "failed_checks": made.failed[array],
             }
-            _see_said(
-                f"tables.{table.name}.measures.{name}", said["tables"][table.name]["measures"][name], own
+            _see_described(
+                f"tables.{table.name}.measures.{name}",
+                certificate["tables"][table.name]["measures"][name],
+                expected_measures,
             )
     for histogram in spec.histograms:
         total = int(made.parts[histogram.name][""].release.diagnostics["total"])
-        _see_said(f"tables.{histogram.name}", said["tables"][histogram.name], {"total": total})
-    if not _alike(said["agreement"], made.agreement()):
+        _see_described(f"tables.{histogram.name}", certificate["tables"][histogram.name], {"total": total})
+    if not _equal(certificate["agreement"], made.agreement()):
         raise Failed("agreement is not what the measurements give")
-    for known in said["invariants"]:
+    for known in certificate["invariants"]:
         conflict = made.conflicts.get(known["name"])
-        _see_said(f"invariants.{known['name']}", known, conflict.as_json() if conflict else {})
+        _see_described(f"invariants.{known['name']}", known, conflict.as_json() if conflict else {})
     return "totals, margins and their method, failed checks, agreement"
 
 
-def _see_said(where: str, said: dict[str, Any], expected: dict[str, Any]) -> None:
+def _see_described(where: str, actual: dict[str, Any], expected: dict[str, Any]) -> None:
     for key, value in expected.items():
-        if key not in said or not _alike(said[key], value):
+        if key not in actual or not _equal(actual[key], value):
             raise Failed(f"{where}.{key} is not what the measurements give")
 
 
-def _alike(said: Any, expected: Any) -> bool:
-    """Compare values as JSON has them, floats to four digits: more no certificate needs."""
+def _equal(actual: Any, expected: Any) -> bool:
+    """Compare JSON values, floats to four digits: a certificate needs no more."""
     if isinstance(expected, dict):
         return (
-            isinstance(said, dict)
-            and said.keys() == expected.keys()
-            and all(_alike(said[key], value) for key, value in expected.items())
+            isinstance(actual, dict)
+            and actual.keys() == expected.keys()
+            and all(_equal(actual[key], value) for key, value in expected.items())
         )
     if isinstance(expected, list | tuple):
-        same_length = isinstance(said, list) and len(said) == len(expected)
-        return same_length and all(map(_alike, said, expected))
-    if isinstance(expected, float) and isinstance(said, float | int) and not isinstance(said, bool):
-        both_nothing = math.isnan(expected) and math.isnan(said)
-        return both_nothing or math.isclose(said, expected, rel_tol=1e-9, abs_tol=1e-9)
-    return type(said) is type(expected) and bool(said == expected)
+        same_length = isinstance(actual, list) and len(actual) == len(expected)
+        return same_length and all(map(_equal, actual, expected))
+    if isinstance(expected, float) and isinstance(actual, float | int) and not isinstance(actual, bool):
+        both_nothing = math.isnan(expected) and math.isnan(actual)
+        return both_nothing or math.isclose(actual, expected, rel_tol=1e-9, abs_tol=1e-9)
+    return type(actual) is type(expected) and bool(actual == expected)
 
 
 def _exceptions(subject: Subject) -> str:
@@ -167,7 +168,7 @@ def _exceptions(subject: Subject) -> str:
 
 
 def _kept(subject: Subject) -> str:
-    """Published numbers keep what post-processing promises, but for the cells that the certificate names."""
+    """Published numbers keep the promises of post-processing, but for cells that the certificate names."""
     subject.bounded()
     released = subject.released
     agreement = Agreement.of(released.loaded)
@@ -177,12 +178,12 @@ def _kept(subject: Subject) -> str:
         shape, (numbers, _) = released.shape(name), numbers_of(subject, name)
         published[name] = _on_tree(shape, layout.nodes, layout.cells, numbers["count"], 0.0)
         margins = _on_tree(shape, layout.nodes, layout.cells, numbers["margin"], np.inf)
-        half[name] = np.where(np.isnan(margins), np.inf, margins)  # anew: other checks read the column too
+        half[name] = np.where(np.isnan(margins), np.inf, margins)  # a copy: other checks read the column too
         for measure, about in table.measures.items():
             if about.linear:
                 sums = _on_tree(shape, layout.nodes, layout.cells, numbers[measure], 0.0) / float(about.grid)
-                whole = released.spec.postprocessing.rounding
-                published[array_of(table.measures, name, measure)] = np.rint(sums) if whole else sums
+                rounded = released.spec.postprocessing.rounding
+                published[array_of(table.measures, name, measure)] = np.rint(sums) if rounded else sums
         blank += int(np.isnan(published[name]).sum())
         if (published[name] < 0).any() and released.spec.postprocessing.nonnegativity:
             raise Failed(f"table {name} holds a negative number")
@@ -199,16 +200,16 @@ def _kept(subject: Subject) -> str:
             if name in half:  # sums of measures have none here
                 half[name] = np.where(left, made.margins[name].half, half[name])
     run = without_data(released.loaded)
-    found = failed_cells(run, agreement, published, half)
+    faults = failed_cells(run, agreement, published, half)
     for name in (table.name for table in released.spec.tables):
-        own = [
-            {"check": each.check, "count": each.count, "cells": list(each.cells)}
-            for each in found
-            if each.table == name
+        faults_here = [
+            {"check": fault.check, "count": fault.count, "cells": list(fault.cells)}
+            for fault in faults
+            if fault.table == name
         ]
-        named = [each.document() for each in subject.certificate.tables[name].failed_checks or ()]
-        if not _alike(named, own):
-            wrong = own[0]["check"] if own else "nothing"
+        named = [check.document() for check in subject.certificate.tables[name].failed_checks or ()]
+        if not _equal(named, faults_here):
+            wrong = faults_here[0]["check"] if faults_here else "nothing"
             raise Failed(f"table {name} fails other checks than the certificate names, first: {wrong}")
     exact = f", {len(released.loaded.known)} invariants shown exactly" if released.loaded.known else ""
     filled = f"; of {blank:,} blank counts as they were made again" if blank else ""
@@ -227,7 +228,7 @@ def _on_tree(
 
 
 def _impossible(subject: Subject) -> str:
-    """Cells that nobody can be in hold nothing, and that exactly."""
+    """Impossible cells are exactly zero."""
     number = 0
     for table in subject.released.spec.tables:
         impossible = subject.released.loaded.impossible_in(table)
@@ -253,7 +254,7 @@ CHECKS = (
     Check(_GROUP, "numbers and margins follow from the noisy measurements", _remade),
     Check(_GROUP, "noisy measurements stand at the cells that they are of", _measured),
     Check(_GROUP, "cells that the spec calls impossible are exactly zero", _impossible),
-    Check(_GROUP, "what the certificate says of them follows from the measurements", _told),
+    Check(_GROUP, "what the certificate says of them follows from the measurements", _descriptions),
     Check(_GROUP, "sums that whole numbers could not meet are named", _exceptions),
     Check(_GROUP, "they add up, are not negative, agree, and show invariants exactly", _kept),
 )
@@ -276,7 +277,7 @@ Read = tuple[Numbers, Flags]
 
 
 class Rows:
-    """Batches of rows, taken in other portions than they come in."""
+    """Batches of rows, taken in portions of any size."""
 
     def __init__(self, file: str, batches: Iterator[pa.RecordBatch], columns: list[str]) -> None:
         self._file, self._batches, self._columns = file, batches, columns
@@ -303,13 +304,13 @@ class Rows:
         return table.slice(0, rows)
 
     def end(self) -> None:
-        """See that nothing is left."""
+        """Check that nothing is left."""
         if any(batch.num_rows for batch in self._held) or next(self._batches, None) is not None:
             raise Failed(f"{self._file} has more rows than the spec declares")
 
 
 def numbers_of(subject: Subject, name: str) -> Read:
-    """Return the numbers and the flags of a table as its first format has them, read once."""
+    """Return the numbers and the flags of a table from its first format, read once."""
 
     def read() -> Read:
         subject.bounded()
@@ -323,7 +324,7 @@ def numbers_of(subject: Subject, name: str) -> Read:
 
 
 def read_rows(file: str, batches: Iterator[pa.RecordBatch], shape: Shape) -> Read:
-    """Hold the codes and labels of a table against the spec, and return its numbers and its flags.
+    """Compare the codes and labels of a table with the spec, and return its numbers and its flags.
 
     Raises
     ------
@@ -331,16 +332,16 @@ def read_rows(file: str, batches: Iterator[pa.RecordBatch], shape: Shape) -> Rea
         Naming the file and the first row that is not what it should be.
     """
     parts = list(rows_in_parts(file, batches, shape))
-    numbers = {name: np.concatenate([each[name] for each, _ in parts]) for name in shape.numbers}
+    numbers = {name: np.concatenate([part[name] for part, _ in parts]) for name in shape.numbers}
     flags = {
-        name: pa.chunked_array([chunk for _, each in parts for chunk in each[name].chunks], pa.string())
+        name: pa.chunked_array([chunk for _, part in parts for chunk in part[name].chunks], pa.string())
         for name in shape.flags
     }
     return numbers, flags
 
 
 def rows_in_parts(file: str, batches: Iterator[pa.RecordBatch], shape: Shape) -> Iterator[Read]:
-    """Yield numbers and flags, some rows after others, held against the spec as in :func:`read_rows`."""
+    """Yield numbers and flags part by part, compared with the spec as in :func:`read_rows`."""
     rows, done = Rows(file, batches, shape.columns), 0
     for count, labels in shape.parts() if shape.layout is not None else [(None, {})]:
         part = rows.take(count)
@@ -359,27 +360,27 @@ def _as_numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
     return np.asarray(column.cast(pa.float64()).fill_null(np.nan).to_numpy())
 
 
-def _see_same(what: str, found: pa.ChunkedArray, expected: pa.Array, done: int) -> None:
-    """Compare texts row by row; a row that is blank is none of them."""
-    if longest_text(found) > longest_text(expected):
+def _see_same(what: str, actual: pa.ChunkedArray, expected: pa.Array, done: int) -> None:
+    """Compare texts row by row; a blank row differs."""
+    if longest_text(actual) > longest_text(expected):
         raise Failed(f"{what} holds a text that is longer than any that should be there")
-    texts = found.cast(pa.string())
+    texts = actual.cast(pa.string())
     same = pc.fill_null(pc.equal(texts, expected.cast(pa.string())), fill_value=False)
     if not pc.all(same).as_py():
-        place = pc.index(same, value=False).as_py()
-        raise Failed(f"{what} is not what it should be in row {done + place + 1}")
+        position = pc.index(same, value=False).as_py()
+        raise Failed(f"{what} is not what it should be in row {done + position + 1}")
 
 
-def see_rows(what: str, found: int, expected: int) -> None:
-    """See that there are as many rows as there should be."""
-    if found != expected:
-        raise Failed(f"{what} has {found:,} rows and not {expected:,}")
+def see_rows(what: str, actual: int, expected: int) -> None:
+    """Check the number of rows."""
+    if actual != expected:
+        raise Failed(f"{what} has {actual:,} rows and not {expected:,}")
 
 
 def see_numbers(
-    what: str, found: NDArray[np.float64], expected: NDArray[np.float64], *, whole: bool, after: int = 0
+    what: str, actual: NDArray[np.float64], expected: NDArray[np.float64], *, whole: bool, after: int = 0
 ) -> None:
-    """Compare numbers row by row: whole ones exactly, others to 1e-9; blanks stand where blanks should.
+    """Compare numbers row by row: whole numbers exactly, others to 1e-9, blanks with blanks.
 
     ``after``: how many rows come before these.
 
@@ -388,11 +389,11 @@ def see_numbers(
     Failed
         Naming the first row that differs.
     """
-    see_rows(what, len(found), len(expected))
-    same = found == expected
+    see_rows(what, len(actual), len(expected))
+    same = actual == expected
     if not same.all():
-        blank = np.isnan(found) & np.isnan(expected)
-        near = np.zeros(len(found), bool) if whole else np.isclose(found, expected, rtol=1e-9, atol=1e-9)
+        blank = np.isnan(actual) & np.isnan(expected)
+        near = np.zeros(len(actual), bool) if whole else np.isclose(actual, expected, rtol=1e-9, atol=1e-9)
         same = same | blank | near
     if not same.all():
         raise Failed(f"{what} is not what it should be in row {after + int(np.argmin(same)) + 1}")

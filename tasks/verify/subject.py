@@ -1,38 +1,57 @@
-"""The release that is verified: all in it is read once, when a check first needs it, and within limits.
+"""The release that is verified: its files, read once and within limits, and its tables made again.
 
 Nobody vouches for the folder: see :mod:`tabularium.tasks.public_folder`.
+
+The published tables are made again from the published measurements, by the functions that made them::
+
+    measurements/ ─▶ mechanisms' own post-processing ─▶ consistency ─▶ non-negativity ─▶ rounding ─▶ margins
+
+The measurements are compared with the spec before anything is computed from them, so that a folder of unknown
+origin cannot ask for another mechanism, or for arrays that no table of its size has.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import numpy as np
+
+from tabularium.mechanisms import build, restore
+from tabularium.mechanisms.accounting import Event
 from tabularium.mechanisms.errors import PublicationError, TabulariumError
+from tabularium.mechanisms.inference.margins_of_error.measured_error import UNIT
 from tabularium.tasks import public_folder
-from tabularium.tasks.public_tables import MOST_CELLS
-from tabularium.tasks.publish.measurement_files import FOLDER, INDEX
+from tabularium.tasks.measure import Finished, MeasuredError, Parts
+from tabularium.tasks.postprocess.estimation import Estimation, estimate
+from tabularium.tasks.postprocess.postprocessing import CHANGED_IN_VERSION, REMADE
+from tabularium.tasks.public_folder import MOST_CELLS, named, open_parquet
+from tabularium.tasks.publish.measurement_files import FOLDER, INDEX, MOST_NUMBERS, read_measurement
 from tabularium.tasks.publish.read_release import Released, TooManyCells
+from tabularium.tasks.runtime.run import without_data
 from tabularium.validations.certificate import CERTIFICATE, Certificate, OtherFormat
 from tabularium.validations.public_files import LARGEST_JSON, Unreadable
+from tabularium.validations.release_spec.checks.table_checks import MECHANISM
+from tabularium.validations.release_spec.model import ReleaseSpec
 
 T = TypeVar("T")
 STATEMENT = "statement.dsse.json"
 
 
 class NotARelease(Exception):
-    """What is given is not a release that can be read; the text is one line."""
+    """The folder is not a readable release; the text is one line."""
 
 
 @contextmanager
 def failing() -> Iterator[None]:
-    """Turn what is wrong with a file into the failure of the check that reads it."""
+    """Turn errors of a file into the failure of the check that reads it."""
     try:
         yield
     except Unreadable as error:
@@ -41,12 +60,10 @@ def failing() -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A release folder, with what is at hand to verify it by.
+    """A release folder, with the key and export at hand for its verification.
 
     Attributes
     ----------
-    folder
-        Of the release.
     key
         File of a public key for releases, which did not come with the folder.
     export
@@ -70,7 +87,7 @@ class Subject:
             yield from public_folder.entries(self.folder)
 
     def read(self, name: str, largest: int = LARGEST_JSON) -> bytes:
-        """Return a file of the folder, which must be a plain one and no larger than ``largest`` bytes."""
+        """Return a file of the folder, which must be a plain file of at most ``largest`` bytes."""
         with failing():
             return public_folder.read(self.folder, name, largest)
 
@@ -117,19 +134,19 @@ class Subject:
 
     @property
     def released(self) -> Released:
-        """The release with its spec and code lists; a check of its own says why they cannot be read."""
+        """The release with its spec and code lists; a separate check reports why they cannot be read."""
         try:
             return self.read_spec()
         except TabulariumError:
             raise Skipped("a spec and code lists that can be read") from None
 
     def read_spec(self) -> Released:
-        """Return the same, or raise why it cannot be read."""
+        """Return ``released``, or raise the reason why it cannot be read."""
         return self.cached("released", lambda: Released.read(self.folder, self.certificate, self.digest))
 
     @cached_property
     def index(self) -> dict[str, Any]:
-        """What the release says of its measurements.
+        """The index of the measurements.
 
         Raises
         ------
@@ -145,10 +162,10 @@ class Subject:
     def names(self) -> list[str]:
         """The tables and histograms of the release."""
         spec = self.released.spec
-        return [*(table.name for table in spec.tables), *(each.name for each in spec.histograms)]
+        return [*(table.name for table in spec.tables), *(histogram.name for histogram in spec.histograms)]
 
     def cached(self, name: str, make: Callable[[], T]) -> T:
-        """Return what ``make`` makes, made once; where it raised, what it raised."""
+        """Return the result of ``make``, called once; raise its error again."""
         if name not in self._made:
             try:
                 self._made[name] = make(), None
@@ -158,11 +175,11 @@ class Subject:
         made, raised = self._made[name]
         if raised is not None:
             raise raised
-        found: T = made
-        return found
+        value: T = made
+        return value
 
     def require_outside_folder(self, path: Path, what: str) -> None:
-        """See that a key or an export does not lie in the release: whoever wrote that could write it too."""
+        """Refuse a key or an export inside the release: its author could have written it."""
         if path.resolve().is_relative_to(self.folder.resolve()):
             raise Skipped(f"{what} got elsewhere: one that lies in the release is no reason to believe it")
 
@@ -185,21 +202,19 @@ Outcome = Literal["checked", "unchecked", "failed"]
 
 
 class Failed(Exception):
-    """Something is not what the release says; the text is one line."""
+    """A check failed; the text is one line."""
 
 
 class Skipped(Exception):
-    """A check could not be made; the text says what would be needed for it."""
+    """A check could not be made; the text says what it needs."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that is looked at.
+    """One check of a release.
 
     Attributes
     ----------
-    group
-        Under which heading it is told.
     what
         What is checked, as a statement that holds or does not.
     look
@@ -215,7 +230,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check came to.
+    """The outcome of a check.
 
     Attributes
     ----------
@@ -232,5 +247,114 @@ class Finding:
     not_installed: bool = False
 
     def as_dict(self) -> dict[str, str]:
-        """Return JSON-able values."""
+        """Return it as JSON values."""
         return {"group": self.group, "what": self.what, "outcome": self.outcome, "said": self.said}
+
+
+_PROGRAM = "tabularium-dp"
+
+
+def wanted(spec: ReleaseSpec) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """Yield the measurements of a spec: table, level, mechanism and its parameters."""
+    for table in spec.arrays:
+        for level in table.levels or ("",):
+            yield table.name, level, table.mechanism, dict(table.parameters)
+    for histogram in spec.histograms:
+        yield histogram.name, "", MECHANISM, {**histogram.parameters, "form": "prevalences"}
+
+
+def described_in(subject: Subject) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the index entry of each measurement, compared with the spec.
+
+    Raises
+    ------
+    Failed
+        It names another measurement, mechanism or parameter, an array that is too large, or another file.
+    """
+    released, index = subject.released, subject.index
+    entries = {(entry["table"], entry["level"]): entry for entry in index["measurements"]}
+    expected = {(name, level): (kind, given) for name, level, kind, given in wanted(released.spec)}
+    if list(entries) != list(expected) or len(entries) != len(index["measurements"]):
+        raise Failed("the measurements are not those of the spec")
+    for (name, level), entry in entries.items():
+        kind, given = expected[name, level]
+        mechanism = build(kind, **given)  # which may go by several names
+        what, about = f"the measurement {'/'.join(filter(None, (name, level)))}", entry["measured"]
+        if (about["mechanism"], about["parameters"]) != (mechanism.name, mechanism.parameters()):
+            raise Failed(f"{what} is of another mechanism or has other parameters than the spec says")
+        if about["definition"] != released.spec.privacy.definition or about["insecure"] is not False:
+            raise Failed(f"{what} was drawn under another definition, or with predictable noise")
+        _see_arrays(subject, what, name, level, entry["arrays"])
+    return entries
+
+
+def _see_arrays(subject: Subject, what: str, name: str, level: str, arrays: Mapping[str, Any]) -> None:
+    """Check that arrays are in the folder and no larger than their files and the table explain."""
+    layout = subject.released.layouts.get(name)
+    cells = 0 if layout is None else prod(layout.shape(level))
+    for array, about in arrays.items():
+        file, numbers = about["file"], prod(about["shape"])
+        plain = ".".join(filter(None, (name, level, "parquet")))
+        if file not in (plain, ".".join(filter(None, (name, level, array, "parquet")))):
+            raise Failed(f"{what} names a file that is not its own")
+        if any(type(size) is not int or size < 0 for size in about["shape"]) or len(about["shape"]) > 32:
+            raise Failed(f"{what} has an array of an impossible shape")
+        if numbers > 64 * cells + MOST_NUMBERS:
+            raise Failed(f"{file} does not hold the numbers that are declared")
+        with failing(), named(file):
+            open_parquet(subject.folder / FOLDER / file, rows=numbers, columns=["measured"])
+        if np.dtype(about["dtype"]).kind not in "iuf":
+            raise Failed(f"{file} is declared to hold no numbers")
+
+
+def parts_in(subject: Subject) -> Parts:
+    """Return every measurement of a release, finished by its mechanism."""
+    version = subject.certificate.postprocessing.version
+    spec = subject.released.spec
+    used = {str(name) for _, _, kind, given in wanted(spec) for name in (kind, given.get("mechanism"))}
+    used |= {"prior" for table in spec.tables if table.prior is not None}
+    if version not in REMADE or version < max(CHANGED_IN_VERSION.get(name, 0) for name in used):
+        made = subject.certificate.software.get(_PROGRAM, "of that time")
+        raise Skipped(f"post-processing of version {version}: install {_PROGRAM} {made}")
+    parts: Parts = {}
+    for (name, level), entry in described_in(subject).items():
+        parts.setdefault(name, {})[level] = _finished(subject, name, level, entry)
+    return parts
+
+
+def _finished(subject: Subject, name: str, level: str, entry: Mapping[str, Any]) -> Finished:
+    measured = read_measurement(subject.folder, name, level)
+    error = None
+    if "error" in entry:
+        totals = tuple(round(total * UNIT) for total in entry["error"]["measured"])
+        error = MeasuredError(totals, Event.from_dict(entry["error"]["event"]))
+    part = Finished(measured, restore(measured).finish(measured), error)
+    return part.in_shape(subject.released.layouts.get(name), level)
+
+
+def transcript_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the events in an index entry."""
+    return [*entry["measured"]["transcript"], *([entry["error"]["event"]] if "error" in entry else [])]
+
+
+def remade(subject: Subject) -> Estimation:
+    """Return the tables of the release with their margins, made again from the measurements once."""
+
+    def make() -> Estimation:
+        subject.bounded()
+        return remake(subject.released, parts_in(subject))
+
+    return subject.cached("remade", make)
+
+
+def remake(released: Released, parts: Parts) -> Estimation:
+    """Make the tables of a release again.
+
+    Parameters
+    ----------
+    parts
+        Table, level -> what was measured, finished by its mechanism.
+    """
+    certificate = released.certificate
+    version = certificate.postprocessing.version
+    return estimate(without_data(released.loaded), parts, certificate.release_id, version=version)

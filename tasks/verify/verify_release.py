@@ -1,30 +1,35 @@
-"""Every check of a release, in the order in which they are reported, and what they come to.
+"""All checks of a release, in the order in which they are reported, and checks of a series of releases.
 
-Those of formats compare every other format with the first one, read by another program.
+A check of a format compares it with the first one, read by another program.
 """
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tabularium.ledger import Head
 from tabularium.mechanisms.errors import TabulariumError
+from tabularium.tasks.publish.certificate.sections import public_digests
 from tabularium.tasks.publish.formats.base import TableFormat, first_format, formats_of
+from tabularium.tasks.publish.verify_certificate import differences, head_in
 from tabularium.tasks.runtime.extras import not_installed
 from tabularium.tasks.verify import (
     certificate_checks,
     folder_checks,
     ledger_checks,
-    noise_checks,
     number_checks,
 )
 from tabularium.tasks.verify.number_checks import numbers_of, rows_in_parts, see_numbers, see_rows
 from tabularium.tasks.verify.subject import Check, Failed, Finding, NotARelease, Skipped, Subject, failing
+from tabularium.validations.certificate import RestsOn
+from tabularium.validations.release_spec.load import measurement_plan
 from tabularium.validations.release_spec.publication_formats import FORMATS
 
 _FORMATS = "Formats"
@@ -45,8 +50,8 @@ def _see_same(format_: TableFormat, subject: Subject) -> str:
                 if here.stop > rows[name]:
                     raise Failed(f"{file} has more rows than the first format")
                 for column in shape.numbers:
-                    found = f"{file}: {column}"
-                    see_numbers(found, numbers[column], expected[column][here], whole=exact, after=done)
+                    what = f"{file}: {column}"
+                    see_numbers(what, numbers[column], expected[column][here], whole=exact, after=done)
                 for column, found_flags in flags.items():
                     first = expected_flags[column].slice(done, here.stop - done)
                     if format_.spelled(first) != found_flags:
@@ -72,12 +77,12 @@ def checks_of(subject: Subject) -> Iterator[Check]:
     """Yield a check for every format of the release that can be compared with the first one."""
     spec = subject.released.spec
     formats, first = formats_of(spec), first_format(spec)
-    for each in formats:
-        if each.same and each.name != first.name:
-            yield Check(_FORMATS, each.same, partial(_see_same, each))
-    for each in formats:
-        if each.described:
-            yield Check(_FORMATS, each.described, partial(_see_files, each))
+    for format_ in formats:
+        if format_.same and format_.name != first.name:
+            yield Check(_FORMATS, format_.same, partial(_see_same, format_))
+    for format_ in formats:
+        if format_.described:
+            yield Check(_FORMATS, format_.described, partial(_see_files, format_))
     for name in spec.publication.formats:
         if name not in FORMATS:
             yield Check(_FORMATS, f"{name} holds the same as the first format", partial(_unknown, name))
@@ -88,7 +93,7 @@ WITHOUT_TABLES: tuple[Check, ...] = (
     *folder_checks.SIGNATURE_CHECKS,
     *certificate_checks.CHECKS,
     *ledger_checks.CHECKS,
-    *noise_checks.CHECKS,
+    *certificate_checks.NOISE_CHECKS,
 )
 """Checks that open neither a table nor a measurement."""
 CHECKS = (*WITHOUT_TABLES, *number_checks.CHECKS)
@@ -104,12 +109,7 @@ NOBODY_CAN = (
 def verify_release(
     subject: Subject, *, begins: Callable[[Check], None] = lambda _: None
 ) -> Iterator[Finding]:
-    """Make every check, and yield what each comes to.
-
-    Parameters
-    ----------
-    begins
-        Called before each check.
+    """Make every check, and yield the findings.
 
     Raises
     ------
@@ -121,14 +121,16 @@ def verify_release(
     for check in _checks(subject):
         begins(check)
         # What is known to be another file than was published, such as a pipe or a bomb, is not read further.
-        found = looked(check if sound or check in WITHOUT_TABLES else replace(check, look=_unsound), subject)
-        sound = sound and not (check in folder_checks.CHECKS and found.outcome == "failed")
-        yield found
+        findings = looked(
+            check if sound or check in WITHOUT_TABLES else replace(check, look=_unsound), subject
+        )
+        sound = sound and not (check in folder_checks.CHECKS and findings.outcome == "failed")
+        yield findings
 
 
 def _checks(subject: Subject) -> Iterator[Check]:
     yield from CHECKS
-    with suppress(Skipped):  # its spec cannot be read, which has been told
+    with suppress(Skipped):  # its spec cannot be read, which is reported already
         yield from checks_of(subject)
 
 
@@ -137,9 +139,9 @@ def _unsound(_: Subject) -> str:
 
 
 def looked(check: Check, subject: Any) -> Finding:
-    """Make one check; whatever it raises is what it comes to."""
+    """Make one check; an error it raises becomes its finding."""
     try:
-        said = check.look(subject)
+        remark = check.look(subject)
     except Failed as failed:
         return Finding(check.group, check.what, "failed", _line(str(failed)))
     except Skipped as needed:
@@ -154,13 +156,95 @@ def looked(check: Check, subject: Any) -> Finding:
         hint = f"repair {missing}, which cannot be imported" if lacking is None else lacking.hint
         return Finding(check.group, check.what, "unchecked", hint, not_installed=True)
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}"
         what = f"it cannot be read as what a release holds ({where})"
         return Finding(check.group, check.what, "failed", what)
-    return Finding(check.group, check.what, "checked", said or "")
+    return Finding(check.group, check.what, "checked", remark or "")
 
 
 def _line(text: str) -> str:
-    """Return a text of a folder that nobody vouches for as one line that a terminal shows as it is."""
-    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    """Return a text of an untrusted folder as one printable line."""
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
+
+
+# A series of releases: they follow one another on one ledger, in its order, and the spent budget only grows.
+
+
+_GROUP = "Series"
+
+
+def verify_series(subjects: Sequence[Subject], export: Path | None) -> list[Finding]:
+    """Compare releases with one another, the oldest first.
+
+    Each is to be verified by itself as well (:func:`tabularium.tasks.verify.verify_release.verify_release`).
+    """
+    checks = (
+        Check(_GROUP, "the releases are given in the order of the ledger's entries, each once", _in_order),
+        Check(
+            _GROUP, "the heads that they name lie on one chain", lambda these: _on_one_chain(these, export)
+        ),
+        Check(_GROUP, "what their account had spent does not become less", _grows),
+        Check(
+            _GROUP, "what is remade has the measurements, and the plan of measuring, of what it names", _rests
+        ),
+    )
+    return [looked(check, subjects) for check in checks]
+
+
+def _heads(subjects: Sequence[Subject]) -> list[Head]:
+    return [head_in(subject.certificate) for subject in subjects]
+
+
+def _in_order(subjects: Sequence[Subject]) -> str:
+    heads, ids = _heads(subjects), [subject.certificate.release_id for subject in subjects]
+    for index in range(1, len(heads)):
+        if heads[index].seq < heads[index - 1].seq or ids[index] in ids[:index]:
+            raise Failed(f"{subjects[index].folder} does not come after {subjects[index - 1].folder}")
+    return f"{len(heads)} releases"
+
+
+def _on_one_chain(subjects: Sequence[Subject], export: Path | None) -> str:
+    if export is None:
+        raise Skipped("an export of the ledger: give --export")
+    from tabularium.ledger.export import verify_export
+
+    return f"{verify_export(export, _heads(subjects)).entries:,} entries"
+
+
+def _grows(subjects: Sequence[Subject]) -> str:
+    """Compare the amounts spent from the account, as each certificate has them, its own charge included."""
+    spent: dict[str, Fraction] = {}
+    for subject in subjects:
+        figure = subject.certificate.account.cumulative.used
+        account = subject.certificate.dataset
+        if figure < spent.get(account, Fraction()):
+            raise Failed(f"{subject.folder}: account {account} had spent less than at the release before")
+        spent[account] = figure
+    return ", ".join(f"{name}: {sum_}" for name, sum_ in spent.items())
+
+
+def _rests(subjects: Sequence[Subject]) -> str:
+    """Compare each release with the one that paid for its measurements, where that is given too."""
+    known = {subject.certificate.release_id: subject for subject in subjects}
+    held = []
+    for subject in subjects:
+        rests = subject.certificate.ledger.rests_on
+        earlier = None if rests is None else known.get(rests.release_id)
+        if rests is not None and earlier is not None:
+            _rests_on(subject, earlier, rests)
+            held.append(f"{subject.folder} rests on {earlier.folder}")
+    return "; ".join(held) or "none of these is"
+
+
+def _rests_on(subject: Subject, earlier: Subject, rests: RestsOn) -> None:
+    theirs = earlier.certificate.measurements.digest, earlier.certificate.ledger.amount
+    one, other = (
+        measurement_plan(release.released.spec, public_digests(release.certificate.files))
+        for release in (earlier, subject)
+    )
+    different = next(differences(one, other), None)
+    if (rests.measurements, rests.amount) != theirs:
+        different = "ledger.rests_on"
+    if different is not None:
+        raise Failed(f"{subject.folder}: {different} differs from {earlier.folder}")

@@ -30,7 +30,7 @@ from tabularium.mechanisms.channel.replay.replay_audit import Audit
 from tabularium.mechanisms.histograms.bounded_sums import BoundedSums
 from tabularium.mechanisms.histograms.per_region import PerRegion
 from tabularium.mechanisms.mechanism import Mechanism
-from tabularium.tasks.publish.certificate import installed_code
+from tabularium.tasks.publish.certificate import software
 from tests.audit.cases import (
     CASES,
     MEAN,
@@ -53,7 +53,7 @@ from tests.audit.estimates import (
 )
 from tests.audit.replays import BUDGETS, FORCES, edge_pairs, judge
 
-FILE = Path(installed_code.__file__).with_name("audits.json")
+FILE = Path(software.__file__).with_name("audits.json")
 EVERY = 8  # of the hand-made pairs; `make audit` puts the mechanism through all of them
 HALF = BUDGET["zcdp"]
 Pair = tuple[Any, Any]
@@ -159,7 +159,7 @@ def main() -> None:
             mechanism, replays, outputs = audits(name, definition)
             known.setdefault(name, {})[definition] = {
                 "date": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}",
-                "mechanisms": installed_code.audited_code(),
+                "mechanisms": software.audited_code(),
                 "parameters": mechanism.parameters(),
                 "replayed": replays,
                 "shown": outputs,

@@ -22,12 +22,11 @@ ALLOWED: dict[str, set[str]] = {
     "ledger/export.py": {"uuid"},  # name of a draft file
     "tasks/runtime/home.py": {"secrets", "secrets.token_bytes"},  # the agency secret; a file name
     "tasks/publish/documents.py": {"uuid"},  # name of a draft file
-    "tasks/publish/bill_of_materials.py": {"uuid"},  # a serial number, made from the content
+    "tasks/publish/certificate/software.py": {"uuid"},  # a serial number, made from the content
     "tasks/custody/backup.py": {"uuid"},  # name of a folder that is renamed
     "tasks/arrival/claims.py": {"secrets"},  # the id of a drop
-    "tasks/arrival/deliver.py": {"secrets"},  # name of a folder that is renamed
     "tasks/arrival/look.py": {"random", "random.shuffle"},  # which drops are looked at first
-    "tasks/arrival/places.py": {"secrets"},  # a name that nobody who delivers can guess
+    "tasks/arrival/places.py": {"secrets"},  # names of folders, which nobody who delivers can guess
     "flows/operations/server_address.py": {"secrets"},  # the password of the API
     "flows/desk/safety.py": {"secrets"},  # who is let in: a token, a cookie, a secret of forms
     "flows/operations/worker.py": {"uuid"},  # the type of ids
@@ -37,10 +36,9 @@ ALLOWED: dict[str, set[str]] = {
     "flows/operations/reporting/artifacts.py": {"uuid"},  # the type of ids
     "tasks/publish/release_folder.py": {"uuid"},  # name of a file that is removed at once
     "tasks/site/write_site.py": {"uuid"},  # ids of entries, made from their names
-    "tasks/runtime/resources.py": {"uuid"},  # the handles of what stays open
-    "tasks/runtime/tracebacks.py": {"secrets"},  # name of a file
+    "tasks/runtime/workspace.py": {"secrets", "uuid"},  # names of workspaces and handles
+    "tasks/runtime/diagnoses.py": {"secrets"},  # name of a file
     "tasks/runtime/run.py": {"uuid"},  # name of a workspace
-    "tasks/runtime/workspace.py": {"secrets"},  # name of a workspace
 }
 # What is made up (people, look-alikes) or simulated from released numbers draws from the synthetic generator
 # that it is given; ``default_rng`` and the like are looked for here all the same.

@@ -27,8 +27,8 @@ import tabularium.tasks.measure
 from tabularium.ledger import Ledger
 from tabularium.ledger.export import export
 from tabularium.mechanisms.channel import SeededChannel
-from tabularium.tasks.publish import bill_of_materials
-from tabularium.tasks.publish.certificate import certifying, installed_code, spending
+from tabularium.tasks.publish.certificate import sections as certifying
+from tabularium.tasks.publish.certificate import software, spending
 from tabularium.tasks.publish.release_folder import digest_of
 from tabularium.tasks.runtime import home
 from tabularium.tasks.sign import sign_release
@@ -104,13 +104,13 @@ def settled() -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(certifying, "dt", clock)
         patch.setattr(sign_release, "dt", clock)
         patch.setattr(certifying, "platform", SimpleNamespace(python_version=lambda: "3"))
-        patch.setattr(installed_code, "metadata", packages)
+        patch.setattr(software, "metadata", packages)
         patch.setattr(certificate_checks, "metadata", packages)
-        patch.setattr(installed_code, "code_digest", lambda *_, **__: "0" * 64)
-        patch.setattr(installed_code, "commit", lambda: None)
-        patch.setattr(installed_code, "packages_digest", lambda: ("0" * 64, 1))
+        patch.setattr(software, "code_digest", lambda *_, **__: "0" * 64)
+        patch.setattr(software, "commit", lambda: None)
+        patch.setattr(software, "packages_digest", lambda: ("0" * 64, 1))
         patch.setattr(spending, "audits", dict)
-        patch.setattr(bill_of_materials, "of_this_installation", lambda *_: ({"metadata": {}}, []))
+        patch.setattr(software, "of_this_installation", lambda *_: ({"metadata": {}}, []))
         for name in ("HOME", "LEDGER", "WITNESS", "WORKSPACES"):
             patch.delenv(f"TABULARIUM_{name}", raising=False)
         yield patch

@@ -13,7 +13,7 @@ from tabularium.ledger.export import export
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.refusals import AwaitingReview
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.arrival.drop_runs import finished
+from tabularium.tasks.arrival.drop_outcomes import finished
 from tests.flows.release.scene import let_sign, write_scene
 from tests.tasks.arrival.drops import seen, write_drop, write_inbox
 

@@ -13,7 +13,7 @@ import pytest
 
 import tabularium as tb
 from tabularium.mechanisms.errors import InputError, InputRefused
-from tabularium.tasks.ingest.handed_tables import handed_over, needed_of, table_of
+from tabularium.tasks.ingest.ingest import handed_over, needed_of, table_of
 from tests.flows.release.scene import write_scene
 
 BERLIN = "Europe/Berlin"

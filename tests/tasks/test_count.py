@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tabularium.mechanisms.errors import InputError, InternalError
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.count import count
-from tabularium.tasks.count.bounding import bounded
+from tabularium.tasks.count.contributions import bounded
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.count.count_files import CountsHandle
 from tabularium.tasks.ingest.ingest import ingest_source

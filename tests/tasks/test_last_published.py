@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tabularium.tasks.last_published import total_of
+from tabularium.tasks.publish.verify_certificate import total_of
 
 
 def test_a_total_is_of_a_table_of_all_records() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tabularium.tasks.public_tables import open_parquet
+from tabularium.tasks.public_folder import open_parquet
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3, 100_000])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tabularium.mechanisms.noise.synthetic import generator
-from tabularium.tasks.published_digits import DIGITS, all_in_digits, in_digits
+from tabularium.tasks.publish.frames import DIGITS, all_in_digits, in_digits
 
 
 @pytest.mark.parametrize(

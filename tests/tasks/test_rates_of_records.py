@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
-from tabularium.tasks.margins.measure_margins import told_of
+from tabularium.tasks.margins.measure_margins import describe_measure
 from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.tasks.postprocess.denominators import total_over, whole_of
+from tabularium.tasks.postprocess.table_layout import denominator_of, total_over
 from tabularium.validations.release_spec.load import load_spec
 from tabularium.validations.release_spec.problems import SpecProblems
 from tests.sizes import runs
@@ -149,7 +149,7 @@ def test_what_rates_are_over_stands_at_the_right_cells(tmp_path: Path) -> None:
     counts = np.arange(20.0).reshape(5, 2, 2)
     estimates = {"others": Estimate(counts.reshape(5, 4), np.zeros((1, 1)))}
     wholes = {
-        name: whole_of(loaded, layouts[f"people-{name}"], estimates)
+        name: denominator_of(loaded, layouts[f"people-{name}"], estimates)
         for name in loaded.spec.tables[0].measures
     }
     found = {name: np.broadcast_to(each.values, (5, 4)) for name, each in wholes.items() if each is not None}
@@ -160,5 +160,5 @@ def test_what_rates_are_over_stands_at_the_right_cells(tmp_path: Path) -> None:
     totals = [total_over(loaded, layouts, each, estimates) for each in measures.values()]
     assert totals == [float(np.arange(8).sum()), 10.0, 47.0]
     layout = layouts["people-of_places"]
-    told = told_of(layout, measures["of_places"], np.full((5, 4), 1.0), {}, 47.0)
+    told = describe_measure(layout, measures["of_places"], np.full((5, 4), 1.0), {}, 47.0)
     assert told["total"] == pytest.approx(100 * 8 / 47)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.count import count_files
 from tabularium.tasks.count.count_files import SlabbedCounts, Spill
-from tabularium.tasks.runtime.resources import close_all
+from tabularium.tasks.runtime.workspace import close_all
 from tabularium.validations.release_spec.checks import table_checks as large_tables
 from tabularium.validations.release_spec.checks.table_checks import slabs
 

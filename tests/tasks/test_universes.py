@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.count import count
-from tabularium.tasks.count.bounding import bounded
+from tabularium.tasks.count.contributions import bounded
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
 from tabularium.tasks.postprocess.agreement import Agreement

@@ -13,7 +13,7 @@ from tabularium.flows.cli.terminal import AsJson, HomePath, one_line_errors, out
 from tabularium.ledger.keys import public_pem, read_private, read_public
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.sign import release_key
+from tabularium.tasks.sign import sign_release
 
 release_keys = typer.Typer(
     help="The agency's keys for releases: new, enrol, revoke, show; alone, it lists them.",
@@ -47,7 +47,7 @@ def new(
     replaced by another.
     """
     with one_line_errors():
-        make_pair(file or Home.at(home).path / release_key.FILE, release_key.passphrase())
+        make_pair(file or Home.at(home).path / sign_release.FILE, sign_release.passphrase())
 
 
 @release_keys.command(

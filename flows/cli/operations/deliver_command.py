@@ -33,8 +33,8 @@ def deliver(
     """
     with one_line_errors():
         from tabularium.mechanisms.errors import InputError
-        from tabularium.tasks.arrival.deliver import deliver as put
         from tabularium.tasks.arrival.inboxes import Inbox, inbox_of
+        from tabularium.tasks.arrival.places import deliver as put
         from tabularium.tasks.runtime.home import Home
 
         into = Inbox(product, inbox, "") if inbox else inbox_of(Home.found(home), product)

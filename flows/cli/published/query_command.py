@@ -110,7 +110,7 @@ def _show_answer(
     from tabularium._answer import Answer as Answered
     from tabularium._answer import advice
     from tabularium.mechanisms.queries import ask, describe
-    from tabularium.tasks.published_digits import all_in_digits
+    from tabularium.tasks.publish.frames import all_in_digits
 
     answer = ask(text, release.asked, level=level, source=source, histograms=release.histograms)
     promised = _bounds(release, answer) if bounds else {}

@@ -20,9 +20,8 @@ from tabularium.flows.release_chain import STAGES, Outcome, read_input
 from tabularium.tasks.ingest.ingest import ingest
 from tabularium.tasks.measure import measure
 from tabularium.tasks.publish.draft_folder import publish_draft, register_draft
-from tabularium.tasks.publish.publish import publish
+from tabularium.tasks.publish.publish import publish, rebuild
 from tabularium.tasks.publish.read_release import Released
-from tabularium.tasks.publish.rebuild import rebuild
 from tabularium.tasks.publish.release_folder import certificate_in
 from tabularium.tasks.remake import take_measurements
 from tabularium.tasks.report.released_cells import ReleasedCells

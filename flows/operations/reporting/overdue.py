@@ -15,9 +15,8 @@ from tabularium.flows.operations.periods import fires_at, is_template, previous_
 from tabularium.flows.operations.prefect_api import deployments_of_products
 from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import TabulariumError
-from tabularium.tasks.arrival.calendar_periods import due_deliveries
 from tabularium.tasks.arrival.claims import LIVE, Claims
-from tabularium.tasks.arrival.inboxes import Inbox, inboxes
+from tabularium.tasks.arrival.inboxes import Inbox, due_deliveries, inboxes
 from tabularium.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def overdue(client: SyncPrefectClient, home: Home, now: datetime) -> list[Overdu
     """Return what the deployments of this server should have published from this home, and did not.
 
     Of a product with an inbox that is also what should have arrived there, and did not
-    (:mod:`tabularium.tasks.arrival.calendar_periods`).
+    (:mod:`tabularium.tasks.arrival.inboxes`).
     """
     wanted: dict[tuple[str, str], Overdue] = {}
     watched = {inbox.product: inbox for inbox in inboxes(home)}

@@ -5,18 +5,22 @@ the release, and nothing else: :func:`build_certificate` puts them together, and
 see that it fits itself. What each of them holds: :mod:`tabularium.validations.certificate`.
 """
 
-from tabularium.tasks.publish.certificate.certificate_parts import Charged, Contents, Outcome, Told
-from tabularium.tasks.publish.certificate.certifying import certificate
-from tabularium.tasks.publish.certificate.installed_code import NAMED, own_version, software_versions
-from tabularium.tasks.publish.certificate.sections import build_certificate, public_digests
-from tabularium.tasks.publish.certificate.spending import with_total_budget
+from tabularium.tasks.publish.certificate.sections import build_certificate, certificate, public_digests
+from tabularium.tasks.publish.certificate.software import NAMED, own_version, software_versions
+from tabularium.tasks.publish.certificate.spending import (
+    Charged,
+    Contents,
+    Outcome,
+    Stated,
+    with_total_budget,
+)
 
 __all__ = [
     "NAMED",
     "Charged",
     "Contents",
     "Outcome",
-    "Told",
+    "Stated",
     "build_certificate",
     "certificate",
     "own_version",

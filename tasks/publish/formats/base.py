@@ -1,4 +1,4 @@
-"""What a publication format is to the stages of a release, and all formats of a release written.
+"""The interface of publication formats, and writing a release in all its formats.
 
 Rows are made once, a row group at a time, and every format that has rows takes them before the next are made:
 what lies in memory does not grow with a table. Whatever else belongs to a format is written after that, from
@@ -75,11 +75,11 @@ class TableFormat(PublicationFormat):
         return f"{name if kind.stem is None else kind.stem}{kind.ending}"
 
     def label(self, name: str) -> str:
-        """Return what the rows of a table are called in messages."""
+        """Return the name of a table's rows in messages."""
         return self.table_file(name)
 
     def shape(self, shape: Shape) -> Shape:
-        """Return which columns of a table it holds."""
+        """Return the columns of a table that it holds."""
         return shape
 
     def spelled(self, flags: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -115,7 +115,7 @@ class TableFormat(PublicationFormat):
     def as_parquet(
         self, loaded: Loaded, folder: Path, shape: Shape, columns: Collection[str]
     ) -> pa.parquet.ParquetFile:
-        """Return columns of a table as a file of Parquet, any rows of which can be read; else as `read`."""
+        """Return columns of a table as a Parquet file, from which any rows can be read; else as `read`."""
         file = TemporaryFile()  # noqa: SIM115 - it lives as long as what reads it
         try:
             batches = self.read(loaded, folder, shape, known_rows(shape), columns)
@@ -126,25 +126,25 @@ class TableFormat(PublicationFormat):
                 for batch in (first, *batches):
                     writer.write_batch(batch)
             file.seek(0)
-            found = pa.parquet.ParquetFile(file)
+            opened = pa.parquet.ParquetFile(file)
         except BaseException:
             file.close()
             raise
-        finalize(found, file.close)
-        return found
+        finalize(opened, file.close)
+        return opened
 
     def most_rows(self, folder: Path, name: str) -> int | None:
-        """Return how many rows a table may have by the size of its file; None where that does not tell."""
+        """Return the largest number of rows for the size of a table's file; None where it cannot be known."""
         return None
 
     def identities(self, loaded: Loaded) -> Mapping[str, str]:
-        """Return file name -> text that it holds if it is of this release, of files beside those of rows."""
+        """Return file name -> text that it must contain, for files other than those with rows."""
         return {}
 
     def check_files(
         self, loaded: Loaded, folder: Path, shapes: Sequence[Shape], files: Collection[str]
     ) -> str:
-        """Judge what stands beside the rows, and return how much was judged.
+        """Check the files other than those with rows, and return what was checked.
 
         ``files``: all that the certificate names.
 
@@ -157,22 +157,22 @@ class TableFormat(PublicationFormat):
 
 
 def known_rows(shape: Shape) -> dict[str, int]:
-    """Return the rows of one table, as `TableFormat.read` takes them."""
+    """Return the number of rows of one table, as `TableFormat.read` takes it."""
     return {} if shape.rows is None else {shape.name: shape.rows}
 
 
 def formats_of(spec: ReleaseSpec) -> list[TableFormat]:
-    """Return the formats of a release that are known here, in the order in which they are registered."""
+    """Return the known formats of a release, in the order of their registration."""
     return [cast(TableFormat, FORMATS[name]) for name in FORMATS if name in spec.publication.formats]
 
 
 def first_format(spec: ReleaseSpec) -> TableFormat:
-    """Return the format that numbers are read from, and that the others are compared with."""
+    """Return the format from which numbers are read, and with which the others are compared."""
     return cast(TableFormat, read_first(spec.publication.formats)[0])
 
 
 def write_formats(
-    loaded: Loaded, tables: Tables, aside: Path, *, beside: Sequence[Callable[[], None]] = ()
+    loaded: Loaded, tables: Tables, aside: Path, *, meanwhile: Sequence[Callable[[], None]] = ()
 ) -> None:
     """Write the tables in every format that the spec names.
 
@@ -180,7 +180,7 @@ def write_formats(
     ----------
     aside
         The folder that becomes the release; ``codes/`` and ``invariants/`` lie in it already.
-    beside
+    meanwhile
         What else is to be written, and looks at no format.
 
     Raises
@@ -197,14 +197,16 @@ def write_formats(
         )
     formats = formats_of(loaded.spec)
     with threads() as pool:
-        begun = [pool.submit(each) for each in beside]
+        begun = [pool.submit(task) for task in meanwhile]
         for name, table in tables.items():
-            writers = [each.writer(loaded, name, table, aside) for each in formats]
+            writers = [format_.writer(loaded, name, table, aside) for format_ in formats]
             with ExitStack() as files:
-                _hand_over(table, [files.enter_context(each) for each in writers if each is not None], pool)
-    for each in begun:
-        each.result()
-    for format_ in sorted(formats, key=lambda each: each.last):
+                _hand_over(
+                    table, [files.enter_context(writer) for writer in writers if writer is not None], pool
+                )
+    for task in begun:
+        task.result()
+    for format_ in sorted(formats, key=lambda format_: format_.last):
         format_.finish(loaded, tables, aside)
 
 
@@ -214,17 +216,17 @@ def _hand_over(table: PublishedTable, writes: Sequence[WriteRows], pool: Executo
     begun: list[Future[None]] = []
     try:
         for part in table.frame.parts() if writes else ():
-            for each in begun:
-                each.result()
+            for task in begun:
+                task.result()
             begun = [pool.submit(write, part) for write in writes]
     finally:
         wait(begun)  # before the files are closed
-    for each in begun:
-        each.result()
+    for task in begun:
+        task.result()
 
 
 def write_without_rows(loaded: Loaded, folder: Path) -> None:
-    """Write the tables of a spec in all its formats as if no number of them was known.
+    """Write the tables of a spec in all its formats without any rows.
 
     What no writer takes, and files that a format does not name, show before anything is charged.
 

@@ -35,11 +35,11 @@ class Catalogue(TableFormat):
         add_dataset(graph, "", about, loaded.spec.product, loaded.spec.period)
         titles = {name: title_of(table.entry) for name, table in tables.items()}
         titles[""] = title_of_release(loaded)
-        for path in (each for each in folder.iterdir() if each.is_file()):
+        for path in (child for child in folder.iterdir() if child.is_file()):
             file = File(path.name, path.name, path.stat().st_size, digest_of(path))
             add_distribution(graph, "", about, file, titles)
-        found = json.loads(graph.serialize(format="json-ld", context=CONTEXT, auto_compact=False))
-        text = json.dumps(_in_order(found), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+        graph_document = json.loads(graph.serialize(format="json-ld", context=CONTEXT, auto_compact=False))
+        text = json.dumps(_in_order(graph_document), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
         (folder / NAME).write_text(text, encoding="utf-8")
 
     def identities(self, loaded: Loaded) -> Mapping[str, str]:
@@ -50,5 +50,5 @@ class Catalogue(TableFormat):
 def _in_order(node: Any) -> Any:
     """Sort the lists of a document: in RDF they are sets, whose order nobody keeps."""
     if isinstance(node, list):
-        return sorted((_in_order(each) for each in node), key=lambda each: json.dumps(each, sort_keys=True))
+        return sorted((_in_order(item) for item in node), key=lambda item: json.dumps(item, sort_keys=True))
     return {key: _in_order(value) for key, value in node.items()} if isinstance(node, dict) else node

@@ -1,4 +1,4 @@
-"""CSV: ``<table>.csv``, and in CSVW what its columns mean, ``<table>.csv-metadata.json``.
+"""CSV: ``<table>.csv``, and its columns described in CSVW, ``<table>.csv-metadata.json``.
 
 Source: W3C Recommendations "Metadata Vocabulary for Tabular Data" and "Model for Tabular Data and Metadata
 on the Web", 17 December 2015. Codes of a published code list refer to it by a foreign key; short lists of
@@ -19,8 +19,7 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 import pyarrow.csv
 
-from tabularium.tasks.public_folder import document, named
-from tabularium.tasks.public_tables import open_csv
+from tabularium.tasks.public_folder import document, named, open_csv
 from tabularium.tasks.publish.data_dictionary import (
     DataDictionaryEntry,
     column_meanings,
@@ -127,36 +126,36 @@ class Csv(TableFormat):
         except pa.ArrowException:
             raise Unreadable(f"{file} is not CSV with the columns of its table") from None
 
-    def read_codes(self, place: Path, codes: Collection[str], number: str, most: int) -> pa.Table:
-        """Read the file at once, texts as dictionaries: in every row they may be too long for the memory."""
+    def read_codes(self, path: Path, codes: Collection[str], number: str, most: int) -> pa.Table:
+        """Read the complete file, texts as dictionaries: repeated texts might not fit the memory."""
         text = dict.fromkeys(codes, pa.dictionary(pa.int32(), pa.string()))
         options = pa.csv.ConvertOptions(
             include_columns=[*codes, number],
             column_types={**text, number: pa.float64()},
             strings_can_be_null=False,
         )
-        with open_csv(place, largest=_FEW_BYTES + most * _BYTES_OF_A_ROW) as file:
+        with open_csv(path, largest=_FEW_BYTES + most * _BYTES_OF_A_ROW) as file:
             return pa.csv.read_csv(file, convert_options=options)
 
     def most_rows(self, folder: Path, name: str) -> int | None:
         """Return how many rows a table may have by the size of its file."""
-        place = folder / f"{name}.csv"
-        return place.lstat().st_size // _SHORTEST_ROW if os.path.lexists(place) else None
+        path = folder / f"{name}.csv"
+        return path.lstat().st_size // _SHORTEST_ROW if os.path.lexists(path) else None
 
     def check_files(
         self, loaded: Loaded, folder: Path, shapes: Sequence[Shape], files: Collection[str]
     ) -> str:
-        """Judge whether the metadata of each file speak of that file and name its columns."""
+        """Check that the metadata of each file name that file and its columns."""
         for shape in shapes:
             name, file = shape.name, f"{shape.name}.csv-metadata.json"
-            tables = {each["url"]: each for each in document(folder, file)[1]["tables"]}
+            tables = {described["url"]: described for described in document(folder, file)[1]["tables"]}
             columns = tables[f"{name}.csv"]["tableSchema"]["columns"]
-            if [each["titles"][0] for each in columns] != shape.columns:
+            if [column["titles"][0] for column in columns] != shape.columns:
                 raise Unreadable(f"{file} does not name the columns of {name}.csv")
-            kinds = {unquote(each["name"]): each["datatype"] for each in columns}
+            kinds = {unquote(column["name"]): column["datatype"] for column in columns}
             expected = dict.fromkeys(shape.numbers, "integer" if shape.whole else "double")
             expected |= dict.fromkeys(shape.measures, "double")
-            if any(kinds[each] != number for each, number in expected.items()):
+            if any(kinds[name] != number for name, number in expected.items()):
                 raise Unreadable(f"{file} says otherwise of what kind the numbers are")
             for url in tables:
                 if url != f"{name}.csv" and url not in files:
@@ -207,7 +206,7 @@ def metadata_text(loaded: Loaded, name: str, table: PublishedTable) -> str:
 
 def _about_release(loaded: Loaded) -> dict[str, Any]:
     about, spec = loaded.spec.about, loaded.spec
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "dc:isPartOf": title_of_release(loaded),
         "dc:description": about.description,
         "dc:license": None if about.licence is None else {"@id": about.licence},
@@ -217,27 +216,27 @@ def _about_release(loaded: Loaded) -> dict[str, Any]:
         "dc:language": about.language,
         "dc:subject": list(about.keywords) or None,
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in description.items() if value is not None}
 
 
 def _column(loaded: Loaded, column: DataDictionaryEntry) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "name": _name(column.name),
         "titles": list(dict.fromkeys((column.name, column.title))),
         "datatype": _datatype(column),
         "required": column.is_key,
     }
     if column.description:
-        found["dc:description"] = {"@value": column.description, "@language": "en"}
+        description["dc:description"] = {"@value": column.description, "@language": "en"}
     if column.unit is not None:
-        found["schema:unitText"] = column.unit
+        description["schema:unitText"] = column.unit
     if column.name == "margin" or column.name.endswith("_margin"):
-        found["tabularium:confidence"] = str(loaded.spec.publication.confidence)
-    return found
+        description["tabularium:confidence"] = str(loaded.spec.publication.confidence)
+    return description
 
 
 def _datatype(column: DataDictionaryEntry) -> str | dict[str, str]:
-    """Return the kind of value, of few codes with a pattern of all of them."""
+    """Return the type of a column, with a pattern of all codes where they are few."""
     if pa.types.is_integer(column.kind):
         return "integer"
     if pa.types.is_floating(column.kind):
@@ -268,5 +267,5 @@ def _code_list(file: str, several: bool) -> dict[str, Any]:
 
 def _name(column: str) -> str:
     """Return a column's name with all but letters, digits and inner underscores as percent codes."""
-    name = re.sub(r"[.~-]", lambda found: f"%{ord(found[0]):02X}", quote(column, safe=""))
+    name = re.sub(r"[.~-]", lambda match: f"%{ord(match[0]):02X}", quote(column, safe=""))
     return f"%5F{name[1:]}" if name.startswith("_") else name

@@ -53,10 +53,10 @@ class JsonStat(TableFormat):
     same = "JSON-stat datasets hold the same as the first format"
 
     def check(self, partial: PartialSpec) -> None:
-        """Check that no table has more numbers than programs read as a whole."""
+        """Check that no table has more numbers than programs can read at once."""
         added_up = partial.postprocessing is None or partial.postprocessing.consistency
-        for place, table in partial.tables:
-            path = ("tables", place)
+        for index, table in partial.tables:
+            path = ("tables", index)
             if all(name in partial.domains for name in table.dimensions) and partial.reads((*path, "levels")):
                 columns = 2 + 2 * len(table.measures)
                 numbers = columns * table_rows(table, partial.domains, added_up=added_up)
@@ -68,7 +68,7 @@ class JsonStat(TableFormat):
 
     @contextmanager
     def writer(self, loaded: Loaded, name: str, table: PublishedTable, folder: Path) -> Iterator[WriteRows]:
-        """Open ``<table>.jsonstat.json``; the status of numbers is kept aside until they are written."""
+        """Open ``<table>.jsonstat.json``; the status is written after the numbers."""
         layout = None if isinstance(table.entry, Histogram) else table.layout
         shape = Shape.of(loaded.spec, name, layout)
         metrics = _metrics(shape)
@@ -83,12 +83,12 @@ class JsonStat(TableFormat):
             def write(rows: pa.Table) -> None:
                 for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
                     some = rows.slice(start, _ROWS_AT_ONCE)
-                    numbers = [some[each].to_pylist() for each in metrics]
-                    lines = [json.dumps(each)[1:-1] for each in zip(*numbers, strict=True)]
+                    numbers = [some[metric].to_pylist() for metric in metrics]
+                    lines = [json.dumps(row)[1:-1] for row in zip(*numbers, strict=True)]
                     file.write(between[0] + ",\n".join(lines))
                     if shape.flagged:
-                        flags = [some[_flag_of(shape, each)].to_pylist() for each in metrics]
-                        lines = [json.dumps(each)[1:-1] for each in zip(*flags, strict=True)]
+                        flags = [some[_flag_of(shape, metric)].to_pylist() for metric in metrics]
+                        lines = [json.dumps(row)[1:-1] for row in zip(*flags, strict=True)]
                         aside.write(between[0] + ",\n".join(lines))
                     between[0] = ",\n"
 
@@ -113,33 +113,36 @@ class JsonStat(TableFormat):
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows, with the codes that the dataset names."""
         name, metrics = f"{shape.name}.jsonstat.json", _metrics(shape)
-        found = document(folder, name)[1]
+        dataset = document(folder, name)[1]
         with named(name):
             try:
-                yield from _batches(found, shape, metrics)
+                yield from _batches(dataset, shape, metrics)
             except (LookupError, TypeError, ValueError, AttributeError, pa.ArrowException):
                 raise Unreadable("is no JSON-stat dataset of its table") from None
 
 
-def _batches(found: dict[str, Any], shape: Shape, metrics: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    *variables, last = found["id"]
-    codes = {name: found["dimension"][name]["category"]["index"] for name in variables}
+def _batches(dataset: dict[str, Any], shape: Shape, metrics: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    *variables, last = dataset["id"]
+    codes = {name: dataset["dimension"][name]["category"]["index"] for name in variables}
     wanted = list(shape.dimensions) if shape.layout is not None else ["size"]
-    if variables[:-1] != wanted or found["dimension"][last]["category"]["index"] != list(metrics):
+    if variables[:-1] != wanted or dataset["dimension"][last]["category"]["index"] != list(metrics):
         raise Unreadable("has other dimensions than its table")
-    numbers, status = found["value"], found.get("status", [])
+    numbers, status = dataset["value"], dataset.get("status", [])
     total = len(numbers) // len(metrics)
-    if len(numbers) != math.prod(found["size"]) or found["size"] != [*map(len, codes.values()), len(metrics)]:
+    if len(numbers) != math.prod(dataset["size"]) or dataset["size"] != [
+        *map(len, codes.values()),
+        len(metrics),
+    ]:
         raise Unreadable("has other sizes than its dimensions")
     if len(status) != (len(numbers) if shape.flagged else 0):
         raise Unreadable("has not one status for each number")
     for first in range(0, total, _ROWS_AT_ONCE):
         last_row = min(first + _ROWS_AT_ONCE, total)
         columns: dict[str, pa.Array] = {}
-        for name, each in crossed(codes, first, last_row).items():
-            columns[name] = each if shape.layout is not None else each.cast(pa.string()).cast(pa.int64())
-        for place, name in enumerate(metrics):
-            here = slice(first * len(metrics) + place, last_row * len(metrics), len(metrics))
+        for name, values in crossed(codes, first, last_row).items():
+            columns[name] = values if shape.layout is not None else values.cast(pa.string()).cast(pa.int64())
+        for index, name in enumerate(metrics):
+            here = slice(first * len(metrics) + index, last_row * len(metrics), len(metrics))
             kind = pa.int64() if shape.whole and name not in shape.measures else pa.float64()
             columns[name] = pa.array(numbers[here], kind)
             if shape.flagged:
@@ -163,9 +166,9 @@ def _flag_of(shape: Shape, column: str) -> str:
 
 
 def _about(loaded: Loaded, table: PublishedTable, shape: Shape) -> dict[str, Any]:
-    """Return all of a dataset but its numbers and their status."""
+    """Return a dataset without its numbers and their status."""
     spec, about = loaded.spec, loaded.spec.about
-    meanings = {each.name: each for each in column_meanings(loaded, table)}
+    meanings = {meaning.name: meaning for meaning in column_meanings(loaded, table)}
     metrics, names = _metrics(shape), [*shape.dimensions] or ["size"]
     period, contents = (_free(name, names) for name in ("period", "contents"))
     dimension = {name: _dimension(table, shape, name, meanings[name]) for name in names}
@@ -179,7 +182,7 @@ def _about(loaded: Loaded, table: PublishedTable, shape: Shape) -> dict[str, Any
             "note": {name: [meanings[name].description] for name in metrics if meanings[name].description},
         },
     }
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "version": "2.0",
         "class": "dataset",
         "label": title_of(table.entry),
@@ -191,7 +194,7 @@ def _about(loaded: Loaded, table: PublishedTable, shape: Shape) -> dict[str, Any
         "dimension": dimension,
         "extension": _extension(loaded, shape, meanings),
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in description.items() if value is not None}
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
@@ -229,19 +232,19 @@ def _dimension(
 def _unit(table: PublishedTable, shape: Shape, meaning: DataDictionaryEntry) -> dict[str, Any]:
     unit: dict[str, Any] = {} if meaning.unit is None else {"label": meaning.unit}
     if meaning.name in shape.measures:
-        place = shape.measures.index(meaning.name) // 2 * 2
-        unit["decimals"] = table.layout.table.measures[shape.measures[place]].decimals
+        index = shape.measures.index(meaning.name) // 2 * 2
+        unit["decimals"] = table.layout.table.measures[shape.measures[index]].decimals
     elif shape.whole:
         unit["decimals"] = 0
     return unit
 
 
 def _extension(loaded: Loaded, shape: Shape, meanings: Mapping[str, DataDictionaryEntry]) -> dict[str, Any]:
-    """Return what margins and flags mean, and the levels of codes in a hierarchy."""
-    margins = {each: each.removesuffix("_margin") for each in shape.measures[1::2]}
+    """Return the meaning of margins and flags, and the levels of codes in a hierarchy."""
+    margins = {measure: measure.removesuffix("_margin") for measure in shape.measures[1::2]}
     if shape.layout is not None:
         margins = {"margin": "count", **margins}
-    found: dict[str, Any] = {
+    extension: dict[str, Any] = {
         "release": title_of_release(loaded),
         "margins": margins,
         "confidence": str(loaded.spec.publication.confidence) if margins else None,
@@ -250,5 +253,5 @@ def _extension(loaded: Loaded, shape: Shape, meanings: Mapping[str, DataDictiona
     if "level" in shape.labels and shape.layout is not None and shape.layout.along is not None:
         along = shape.layout.along
         levels = np.array(along.levels)[along.depth[shape.nodes]].tolist()
-        found["levels"] = {along.name: dict(zip(shape.dimensions[along.name], levels, strict=True))}
-    return {"tabularium": {key: value for key, value in found.items() if value}}
+        extension["levels"] = {along.name: dict(zip(shape.dimensions[along.name], levels, strict=True))}
+    return {"tabularium": {key: value for key, value in extension.items() if value}}

@@ -8,8 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 
-from tabularium.tasks.public_folder import named
-from tabularium.tasks.public_tables import open_parquet, parquet_batches
+from tabularium.tasks.public_folder import named, open_parquet, parquet_batches
 from tabularium.tasks.publish.data_dictionary import (
     DataDictionaryEntry,
     column_meanings,
@@ -52,9 +51,9 @@ class Parquet(TableFormat):
         """Yield the rows; texts are dictionaries."""
         return parquet_batches(folder, f"{shape.name}.parquet", rows.get(shape.name), columns)
 
-    def read_codes(self, place: Path, codes: Collection[str], number: str, most: int) -> pa.Table:
-        """Read these columns alone."""
-        with open_parquet(place, rows=None, most=most, columns=[*codes, number]) as file:
+    def read_codes(self, path: Path, codes: Collection[str], number: str, most: int) -> pa.Table:
+        """Read only these columns."""
+        with open_parquet(path, rows=None, most=most, columns=[*codes, number]) as file:
             return file.read(columns=[*codes, number])
 
     def as_parquet(

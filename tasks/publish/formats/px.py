@@ -67,7 +67,7 @@ class Px(TableFormat):
     same = "PC-Axis files hold the same as the first format"
 
     def check(self, partial: PartialSpec) -> None:
-        """Check that codes can stand between quotes."""
+        """Check that codes can be quoted."""
         for name in {name for _, table in partial.tables for name in table.dimensions}:
             codes = _codes(partial.domains[name]) if name in partial.domains else ()
             wrong = next((code for code in codes if not _is_code(code)), None)
@@ -88,7 +88,7 @@ class Px(TableFormat):
             def write(rows: pa.Table) -> None:
                 for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
                     some = rows.slice(start, _ROWS_AT_ONCE)
-                    columns = [_as_text(some[each]) for each in _contents(shape)]
+                    columns = [_as_text(some[content]) for content in _contents(shape)]
                     lines = pc.binary_join_element_wise(*columns, " ")
                     file.write("\n".join([*lines.to_pylist(), ""]))
 
@@ -112,15 +112,18 @@ class Px(TableFormat):
         with named(name):
             file = open_plain(folder / name, shape.largest_text + MIB)
         with file, named(name):
-            found = _read_keywords(file)
-            names = [_text(each) for each in _variables(loaded, shape)]
-            if found.get(("STUB", "")) != names or found.get(("HEADING", "")) != [PERIOD, CONTENTS]:
+            keywords = _read_keywords(file)
+            names = [_text(variable) for variable in _variables(loaded, shape)]
+            if keywords.get(("STUB", "")) != names or keywords.get(("HEADING", "")) != [
+                PERIOD,
+                CONTENTS,
+            ]:
                 raise Unreadable("has other variables than its table")
-            contents = found.get(("CODES", CONTENTS)), found.get(("CODES", PERIOD))
+            contents = keywords.get(("CODES", CONTENTS)), keywords.get(("CODES", PERIOD))
             if contents != (_contents(shape), [_time(loaded.spec.period)[1]]):
                 raise Unreadable("has other contents than its table")
             codes = {
-                column: found.get(("CODES", variable), [])
+                column: keywords.get(("CODES", variable), [])
                 for column, variable in zip(shape.dimensions or ("size",), names, strict=True)
             }
             lines, done = _data_lines(file), 0
@@ -138,13 +141,13 @@ def _is_code(code: str) -> bool:
 
 
 def _text(text: str) -> str:
-    """Return a text that can stand between quotes: others for quotes, blanks for control characters."""
-    return " ".join(_NOT_IN_TEXT.sub(lambda found: "'" if found[0] == '"' else " ", text).split())
+    """Return a text that may be quoted: other quotes for its quotes, blanks for control characters."""
+    return " ".join(_NOT_IN_TEXT.sub(lambda match: "'" if match[0] == '"' else " ", text).split())
 
 
 def _contents(shape: Shape) -> list[str]:
     """Return the columns of a table that are contents: counts first, flags behind their margins."""
-    columns = [each for each in shape.columns if each not in shape.labels]
+    columns = [column for column in shape.columns if column not in shape.labels]
     if QUALITY in columns:
         columns.remove(QUALITY)
         columns.insert(2, QUALITY)
@@ -152,13 +155,13 @@ def _contents(shape: Shape) -> list[str]:
 
 
 def _variables(loaded: Loaded, shape: Shape) -> list[str]:
-    """Return what the dimensions are called: their titles where these are unique, else names that are."""
+    """Return the names of the dimensions: their titles where these are unique, else unique names."""
     titles = {name: loaded.spec.columns[name].title or name for name in shape.dimensions}
-    taken = [*(_text(each) for each in titles.values()), PERIOD, CONTENTS]
+    taken = [*(_text(title) for title in titles.values()), PERIOD, CONTENTS]
     called: list[str] = []
     for name, title in titles.items():
         others = (name, *(f"{name} ({number})" for number in range(2, len(titles) + 4)))
-        free = (each for each in others if _text(each) not in (*taken, *called))
+        free = (other for other in others if _text(other) not in (*taken, *called))
         called.append(title if taken.count(_text(title)) == 1 else next(free))
     return called or [SIZE]
 
@@ -166,9 +169,9 @@ def _variables(loaded: Loaded, shape: Shape) -> list[str]:
 def _keywords(loaded: Loaded, table: PublishedTable, shape: Shape) -> Iterator[str]:
     """Yield all keywords above the data, in the order of the specification."""
     spec, about = loaded.spec, loaded.spec.about
-    meanings = {each.name: each for each in column_meanings(loaded, table)}
+    meanings = {meaning.name: meaning for meaning in column_meanings(loaded, table)}
     contents = _contents(shape)
-    decimals = {each: _decimals(table, shape, each) for each in contents}
+    decimals = {content: _decimals(table, shape, content) for content in contents}
     product, title = title_with_period(about, spec.product, spec.period), title_of(table.entry)
     yield 'CHARSET="ANSI"'
     yield 'AXIS-VERSION="2013"'
@@ -189,7 +192,7 @@ def _keywords(loaded: Loaded, table: PublishedTable, shape: Shape) -> Iterator[s
     yield f"STUB={_list(variables.values())}"
     yield f"HEADING={_list([PERIOD, CONTENTS])}"
     yield f"CONTVARIABLE={_quoted(CONTENTS)}"
-    domains = {each.name: each for each in shape.domains}
+    domains = {domain.name: domain for domain in shape.domains}
     values = {column: _values(table, shape, domains.get(column)) for column in variables}
     for column, variable in variables.items():
         yield f"VALUES({_key(variable)})={_list(_distinct(values[column]))}"
@@ -206,29 +209,29 @@ def _keywords(loaded: Loaded, table: PublishedTable, shape: Shape) -> Iterator[s
     for column, domain in domains.items():
         if isinstance(domain, HierarchyDomain):
             yield from _hierarchy(variables[column], domain, [code for code, _ in values[column]])
-    for each, label in labels.items():
-        if decimals[each] > min(decimals.values()):
-            yield f"PRECISION({_key(CONTENTS)},{_key(label)})={decimals[each]}"
-        yield f"UNITS({_key(label)})={_quoted(_unit(meanings[each]))}"
+    for name, label in labels.items():
+        if decimals[name] > min(decimals.values()):
+            yield f"PRECISION({_key(CONTENTS)},{_key(label)})={decimals[name]}"
+        yield f"UNITS({_key(label)})={_quoted(_unit(meanings[name]))}"
     if about.curator is not None:
         yield f"SOURCE={_quoted(about.curator.name)}"
         if about.curator.email is not None:
             yield f"CONTACT={_quoted(f'{about.curator.name}, {about.curator.email}')}"
     yield f"NOTE={_quoted(_note(loaded, shape))}"
-    for each, label in labels.items():
-        if meanings[each].description:
-            text = meanings[each].description
+    for name, label in labels.items():
+        if meanings[name].description:
+            text = meanings[name].description
             yield f"VALUENOTE({_key(CONTENTS)},{_key(label)})={_quoted(text)}"
 
 
 def _note(loaded: Loaded, shape: Shape) -> str:
-    """Return what a reader of the numbers must know; ``#`` begins a line."""
+    """Return the note for readers of the numbers; ``#`` begins a line."""
     noted = ["Published under differential privacy: every number has noise."]
     if shape.layout is not None:
         noted.append(f"Margins of error are at a level of {confidence(loaded)}.")
     noted.append("Two dots stand where a number is suppressed or not known.")
     if shape.flagged:
-        flags = ", ".join(f"{place} {flag}" for place, flag in enumerate(FLAGS))
+        flags = ", ".join(f"{index} {flag}" for index, flag in enumerate(FLAGS))
         noted.append(f"Codes of quality: {flags}.")
     if "level" in shape.labels:
         noted.append("Each level of a hierarchy counts all records again: choose one before adding up.")
@@ -236,7 +239,7 @@ def _note(loaded: Loaded, shape: Shape) -> str:
 
 
 def _values(table: PublishedTable, shape: Shape, domain: Domain | None) -> list[tuple[str, str]]:
-    """Return codes and labels of a dimension, those that are published."""
+    """Return the published codes and labels of a dimension."""
     if domain is None:
         sizes = table.frame.whole()["size"].to_pylist()
         return [(str(size), str(size)) for size in sizes]
@@ -246,7 +249,7 @@ def _values(table: PublishedTable, shape: Shape, domain: Domain | None) -> list[
 
 
 def _distinct(values: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the labels, with their code where several are the same or nothing is left of one."""
+    """Return the labels, with their code where several are equal or one is empty."""
     labels = [_text(label) or f"({code})" for code, label in values]
     while len(set(labels)) < len(labels):  # codes differ, so that this ends
         counted = Counter(labels)
@@ -269,7 +272,7 @@ def _hierarchy(variable: str, domain: HierarchyDomain, codes: Sequence[str]) -> 
         for code in codes
         if parents[code] >= 0 and domain.node_codes[parents[code]] in there
     ]
-    depth = len({int(domain.depth[place]) for place, code in enumerate(domain.node_codes) if code in there})
+    depth = len({int(domain.depth[index]) for index, code in enumerate(domain.node_codes) if code in there})
     if len(pairs) + 1 == len(codes):
         yield f"HIERARCHIES({_key(variable)})={_lines([_key(roots[0]), *pairs])}"
         yield f"HIERARCHYLEVELS({_key(variable)})={depth}"
@@ -282,9 +285,9 @@ def _hierarchy(variable: str, domain: HierarchyDomain, codes: Sequence[str]) -> 
 def _time(period: str) -> tuple[str, str]:
     """Return the time scale of a period, empty where PC-Axis has none, and its code."""
     for pattern, scale in _SCALES:
-        found = pattern.fullmatch(period)
-        if found is not None:
-            return scale, "".join(found.groups())
+        match = pattern.fullmatch(period)
+        if match is not None:
+            return scale, "".join(match.groups())
     return "", _text(period)
 
 
@@ -300,7 +303,7 @@ def _unit(column: DataDictionaryEntry) -> str:
 
 
 def _short(name: str) -> str:
-    """Return a name of at most 20 characters, no two the same."""
+    """Return a unique name of at most 20 characters."""
     if len(name) <= _LONGEST_NAME:
         return name
     return f"{name[: _LONGEST_NAME - 7]}_{sha256(name.encode()).hexdigest()[:6]}"
@@ -314,7 +317,7 @@ def _quoted(text: str) -> str:
 
 
 def _key(text: str) -> str:
-    """Return a text that a keyword is about, between quotes and in one piece."""
+    """Return the subject of a keyword, in quotes and in one piece."""
     return f'"{_text(text)}"'
 
 
@@ -325,8 +328,8 @@ def _list(texts: Collection[str] | Iterator[str]) -> str:
 def _lines(texts: Sequence[str]) -> str:
     """Return texts with commas between them, in lines that are not long."""
     lines, length = [""], 0
-    for place, text in enumerate(texts):
-        more = text if place == len(texts) - 1 else f"{text},"
+    for index, text in enumerate(texts):
+        more = text if index == len(texts) - 1 else f"{text},"
         if length and length + len(more) > _LINE:
             lines.append("")
             length = 0
@@ -336,7 +339,7 @@ def _lines(texts: Sequence[str]) -> str:
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.Array:
-    """Return numbers as PC-Axis writes them: no exponents, two dots where there is none; flags by place."""
+    """Return numbers as PC-Axis writes them: no exponents, two dots for nulls, flags by their position."""
     column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
         return column.indices.cast(pa.string())
@@ -344,8 +347,8 @@ def _as_text(column: pa.ChunkedArray) -> pa.Array:
         return pc.fill_null(column.cast(pa.string()), _BLANK)
     return pa.array(
         [
-            _BLANK if each is None else np.format_float_positional(each, trim="-")
-            for each in column.to_pylist()
+            _BLANK if value is None else np.format_float_positional(value, trim="-")
+            for value in column.to_pylist()
         ],
         pa.string(),
     )
@@ -353,12 +356,12 @@ def _as_text(column: pa.ChunkedArray) -> pa.Array:
 
 def _read_keywords(file: BinaryIO) -> dict[tuple[str, str], list[str]]:
     """Return (keyword, its variable) -> texts, and leave the file at the data."""
-    found: dict[tuple[str, str], list[str]] = {}
+    keywords: dict[tuple[str, str], list[str]] = {}
     entry: list[str] = []
     for raw in file:
         line = raw.decode("utf-8", "replace").rstrip("\n")
         if line == "DATA=" and not entry:
-            return found
+            return keywords
         entry.append(line)
         if not line.endswith(";"):
             continue
@@ -366,7 +369,7 @@ def _read_keywords(file: BinaryIO) -> dict[tuple[str, str], list[str]]:
         if match is None:
             break
         word, about, value = match.groups()
-        found[word, (about or "").strip('"')] = re.findall('"([^"]*)"', value)
+        keywords[word, (about or "").strip('"')] = re.findall('"([^"]*)"', value)
         entry = []
     raise Unreadable("is not PC-Axis")
 
@@ -386,22 +389,22 @@ def _data_lines(file: BinaryIO) -> Iterator[str]:
 def _batch(
     shape: Shape, codes: Mapping[str, Sequence[str]], lines: Sequence[str], first: int
 ) -> pa.RecordBatch:
-    """Return the rows that lines of numbers are."""
+    """Return lines of numbers as rows."""
     contents = _contents(shape)
     fields = [line.split(" ") for line in lines]
-    if any(len(each) != len(contents) for each in fields):
+    if any(len(row) != len(contents) for row in fields):
         raise Unreadable("has rows with other than one number for each of its contents")
     texts = dict(zip(contents, zip(*fields, strict=True), strict=True))
     columns: dict[str, pa.Array] = {}
     try:
-        for name, each in crossed(codes, first, first + len(lines)).items():
-            columns[name] = each if shape.layout is not None else each.cast(pa.string()).cast(pa.int64())
+        for name, listed in crossed(codes, first, first + len(lines)).items():
+            columns[name] = listed if shape.layout is not None else listed.cast(pa.string()).cast(pa.int64())
         for name, column in texts.items():
             if name in shape.flags:
-                columns[name] = pa.array([FLAGS[int(each)] for each in column], pa.string())
+                columns[name] = pa.array([FLAGS[int(flag)] for flag in column], pa.string())
                 continue
             number = pa.int64() if shape.whole and name not in shape.measures else pa.float64()
-            blank = [None if each == _BLANK else each for each in column]
+            blank = [None if value == _BLANK else value for value in column]
             columns[name] = pa.array(blank, pa.string()).cast(number)
     except (pa.ArrowException, ValueError, IndexError):
         raise Unreadable("has a row that is not numbers") from None

@@ -75,8 +75,8 @@ class Xlsx(TableFormat):
     def check(self, partial: PartialSpec) -> None:
         """Check that every table fits a sheet."""
         added_up = partial.postprocessing is None or partial.postprocessing.consistency
-        for place, table in partial.tables:
-            path = ("tables", place)
+        for index, table in partial.tables:
+            path = ("tables", index)
             if all(name in partial.domains for name in table.dimensions) and partial.reads((*path, "levels")):
                 rows = table_rows(table, partial.domains, added_up=added_up)
                 if rows > SHEET_ROWS:
@@ -122,8 +122,8 @@ class Xlsx(TableFormat):
             notes.set_column(0, 1, 24)
             notes.set_column(2, 2, 120)
             for row, texts in enumerate(_notes(loaded, tables, names)):
-                for place, text in enumerate(texts):
-                    write_text(row, place, text, None if place else bold)
+                for index, text in enumerate(texts):
+                    write_text(row, index, text, None if index else bold)
 
     def label(self, name: str) -> str:
         """Return the workbook and the table."""
@@ -140,8 +140,8 @@ class Xlsx(TableFormat):
         """Yield the rows of a sheet; the title of its table stands above the row that names the columns."""
         from openpyxl import load_workbook
 
-        entries: dict[str, Table | Histogram] = {each.name: each for each in loaded.spec.tables}
-        entries |= {each.name: each for each in loaded.spec.histograms}
+        entries: dict[str, Table | Histogram] = {table.name: table for table in loaded.spec.tables}
+        entries |= {histogram.name: histogram for histogram in loaded.spec.histograms}
         cells = sum((rows[name] + 1) * _columns(entry) for name, entry in entries.items())
         with named(NAME):
             file = open_plain(folder / NAME)
@@ -155,31 +155,31 @@ class Xlsx(TableFormat):
 
 
 def sheet_names(tables: Mapping[str, Any]) -> dict[str, str]:
-    """Return the name of each table's sheet: the table's own, shortened where Excel takes no more.
+    """Return the name of each table's sheet: the table's name, shortened to what Excel takes.
 
     No two are the same, nor the same as that of the notes or the one that Excel keeps for itself, whatever
     their capital letters.
     """
     taken = {NOTES.casefold(), "history"}
-    found = {}
+    names = {}
     for name in tables:
         sheet, number = name[:_LONGEST_NAME], 1
         while sheet in taken:
             number += 1
             sheet = f"{name[: _LONGEST_NAME - len(str(number)) - 1]}~{number}"
         taken.add(sheet)
-        found[name] = sheet
-    return found
+        names[name] = sheet
+    return names
 
 
 def _writer_of_text(sheet: Any, plain: Any) -> Callable[..., None]:
-    """Return what writes a text as it is: XlsxWriter takes ``<r>…</r>`` for XML unless it is in parts."""
+    """Return a function that writes texts literally: in one part, XlsxWriter takes ``<r>…</r>`` for XML."""
 
-    def write(row: int, place: int, text: str, how: Any = None) -> None:
+    def write(row: int, column: int, text: str, how: Any = None) -> None:
         if text.startswith("<r>") and text.endswith("</r>"):
-            sheet.write_rich_string(row, place, text[:3], plain, text[3:])
+            sheet.write_rich_string(row, column, text[:3], plain, text[3:])
         else:
-            sheet.write_string(row, place, text, how)
+            sheet.write_string(row, column, text, how)
 
     return write
 
@@ -230,26 +230,28 @@ def _write_table(
         formats.of(field, table.entry) if number else None
         for field, number in zip(frame.schema, numbers, strict=True)
     ]
-    for place, field in enumerate(frame.schema):
-        write_text(HEADER, place, field.name, formats.header_of_numbers if numbers[place] else formats.header)
+    for position, field in enumerate(frame.schema):
+        write_text(
+            HEADER, position, field.name, formats.header_of_numbers if numbers[position] else formats.header
+        )
     writes: list[Callable[..., Any]] = [sheet.write_number if number else write_text for number in numbers]
     widths = [len(field.name) for field in frame.schema]
     row = HEADER
     for start in range(0, frame.num_rows, _ROWS_AT_ONCE):
         some = frame.make(start, min(start + _ROWS_AT_ONCE, frame.num_rows))
-        for place, column in enumerate(some.itercolumns()):
-            if not numbers[place]:
-                widths[place] = max(
-                    widths[place], *map(len, column.unique().cast(pa.string()).to_pylist()), 0
+        for position, column in enumerate(some.itercolumns()):
+            if not numbers[position]:
+                widths[position] = max(
+                    widths[position], *map(len, column.unique().cast(pa.string()).to_pylist()), 0
                 )
         columns = [column.to_pylist() for column in some.itercolumns()]
         for values in zip(*columns, strict=True):
             row += 1
-            for place, (write, value) in enumerate(zip(writes, values, strict=True)):
+            for position, (write, value) in enumerate(zip(writes, values, strict=True)):
                 if value is not None:
-                    write(row, place, value, shown[place])
-    for place, width in enumerate(widths):
-        sheet.set_column(place, place, min(max(width, _NARROWEST) + _FILTER, _WIDEST))
+                    write(row, position, value, shown[position])
+    for position, width in enumerate(widths):
+        sheet.set_column(position, position, min(max(width, _NARROWEST) + _FILTER, _WIDEST))
     sheet.autofilter(HEADER, 0, row, len(widths) - 1)
     sheet.freeze_panes(HEADER + 1, 0)
 
@@ -257,7 +259,7 @@ def _write_table(
 def _notes(
     loaded: Loaded, tables: Mapping[str, PublishedTable], names: Mapping[str, str]
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of the notes: what the release is, then what every column of every sheet means."""
+    """Yield the rows of the notes: about the release, then the meaning of every column of every sheet."""
     about = loaded.spec.about
     curator = about.curator
     yield "Title", "", title_of_release(loaded)
@@ -286,14 +288,14 @@ def _notes(
 
 
 def _columns(entry: Table | Histogram) -> int:
-    """Return how many columns a sheet has at most: codes, labels, level and flags among them."""
+    """Return the largest number of columns of a sheet: codes, labels, level and flags included."""
     return 2 if isinstance(entry, Histogram) else 4 + 2 * len(entry.dimensions) + 3 * len(entry.measures)
 
 
 def _see_bounded(file: BinaryIO, cells: int) -> None:
-    """See, before it is unpacked, that a workbook is not many times larger than its cells explain."""
+    """Check, before unpacking, that a workbook is not many times larger than its cells explain."""
     with zipfile.ZipFile(file) as parts:
-        size = sum(each.file_size for each in parts.infolist())
+        size = sum(part.file_size for part in parts.infolist())
     if size > 16 * MIB + _CELL * cells:
         raise Unreadable(
             f"{NAME} would unpack to {size / MIB:,.0f} MiB, which no workbook of its tables does"

@@ -175,7 +175,7 @@ def test_measurements_of_cells_that_are_empty_now_are_refused(tmp_path: Path) ->
     loaded = load_spec(spec)
     now = {"area_age_sex": None, "age_sex": 3}
     require_same_cells(loaded, now, "release r")
-    with pytest.raises(InputError, match=r"measured by an earlier version.*of table age_sex.*run it anew"):
+    with pytest.raises(InputError, match=r"measured by an earlier version.*of table age_sex.*run it again"):
         require_same_cells(loaded, {**now, "age_sex": None}, "release r")
 
 

@@ -20,7 +20,7 @@ from tabularium.flows.operations.deployments.deployment import Wanted, deploy
 from tabularium.flows.operations.deployments.deployment import remove as remove_deployment
 from tabularium.flows.operations.prefect_api import OwnServer, settings_of
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.arrival import drop_runs
+from tabularium.tasks.arrival import drop_outcomes
 from tabularium.tasks.arrival.claims import Claims, Drop
 from tabularium.tasks.arrival.inboxes import Inbox, add, inbox_of, remove
 from tabularium.tasks.arrival.look import look
@@ -187,7 +187,7 @@ def test_a_drop_has_one_run_however_often_it_is_announced(prefect_server: OwnSer
         assert announced() == ["2020", "2021"], "who waits for a person lets others by"
         second = next(run for run in runs_of(client, deployment) if run.id != first.id)
         by_period = {drop.period: drop for drop in drops_of(home)}
-        drop_runs.started(home, f"drop:{by_period['2021'].id}")
+        drop_outcomes.started(home, f"drop:{by_period['2021'].id}")
         for run in (first, second):
             client.set_flow_run_state(run.id, Cancelled(), force=True)
         assert announced() == ["2020", "2021", "2022"]

@@ -33,8 +33,7 @@ from tabularium.ledger import Ledger
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.mechanisms.channel import Channel
 from tabularium.tasks.margins import margins
-from tabularium.tasks.publish.bill_of_materials import bill_of_materials
-from tabularium.tasks.publish.certificate.installed_code import code_provenance
+from tabularium.tasks.publish.certificate.software import bill_of_materials, code_provenance
 from tabularium.tasks.publish.documents import KEPT
 from tabularium.tasks.publish.period_index import CURRENT, INDEX
 from tabularium.tasks.publish.release_folder import PLACE

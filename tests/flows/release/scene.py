@@ -18,7 +18,7 @@ from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import NullReporter, reporting_to
 from tabularium.tasks.runtime.run import Request
 from tabularium.tasks.sign.judge_statement import Judgement, judge_statement, published_under
-from tabularium.tasks.sign.release_key import FILE
+from tabularium.tasks.sign.sign_release import FILE
 from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.validations.certificate import CERTIFICATE, Certificate
 

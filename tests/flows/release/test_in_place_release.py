@@ -12,7 +12,7 @@ from tabularium.flows.release_chain import release_tables
 from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import DataRefused
 from tabularium.tasks.input_binding import is_bound
-from tabularium.tasks.runtime import resources
+from tabularium.tasks.runtime import workspace as resources
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.run import Request
 from tabularium.tasks.verify.subject import Subject

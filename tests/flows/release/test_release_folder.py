@@ -103,7 +103,7 @@ def test_a_folder_is_made_anew_where_it_was_or_not_at_all(tmp_path: Path) -> Non
 def test_a_lost_folder_that_comes_out_otherwise_is_left_lost(
     software: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import tabularium.tasks.publish.rebuild as rebuilding
+    import tabularium.tasks.publish.publish as rebuilding
 
     spec, home = write_scene(tmp_path)
     publish(spec, home)

@@ -21,8 +21,15 @@ from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import NullReporter, reporting_to
-from tabularium.tasks.sign.release_key import COMMAND, FILE, PASSPHRASE, PATH, release_key, signing_key
-from tabularium.tasks.sign.sign_release import settled_statement
+from tabularium.tasks.sign.sign_release import (
+    COMMAND,
+    FILE,
+    PASSPHRASE,
+    PATH,
+    release_key,
+    settled_statement,
+    signing_key,
+)
 from tabularium.tasks.sign.statement import STATEMENT, SignedStatement, read_statement, signed_statement
 from tabularium.validations.certificate import CERTIFICATE
 from tests.flows.release.scene import (

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tabularium.tasks.arrival.calendar_periods import due_deliveries, has_come
-from tabularium.tasks.arrival.inboxes import Inbox
+from tabularium.tasks.arrival.inboxes import Inbox, due_deliveries, has_come
 
 TODAY = date(2028, 5, 10)  # in week 19
 

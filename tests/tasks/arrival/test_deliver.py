@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from tabularium.flows.cli.app import app
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.arrival import deliver as delivering
-from tabularium.tasks.arrival.deliver import deliver
+from tabularium.tasks.arrival import places as delivering
 from tabularium.tasks.arrival.inboxes import Inbox, add
 from tabularium.tasks.arrival.manifest import MANIFEST
+from tabularium.tasks.arrival.places import deliver
 from tests.tasks.arrival.drops import seen, write_inbox
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tabularium.ledger import Ledger
 from tabularium.mechanisms.errors import DataRefused, InputError, InputMissing, LedgerError
-from tabularium.tasks.arrival import drop_runs, inboxes
+from tabularium.tasks.arrival import drop_outcomes, inboxes
 from tabularium.tasks.arrival.claims import Drop
 from tabularium.tasks.arrival.inboxes import Inbox
 from tabularium.tasks.arrival.verify_drop import fetch
@@ -115,7 +115,7 @@ def test_no_second_release_of_the_period_starts_by_itself(arrived: tuple[Home, I
 
 @pytest.mark.parametrize("ending", ["published", "refused"])
 def test_nor_of_one_that_ended_or_came_too_late_once_the_spec_is_edited(
-    arrived: tuple[Home, Inbox, Drop], ending: drop_runs.Ending
+    arrived: tuple[Home, Inbox, Drop], ending: drop_outcomes.Ending
 ) -> None:
     home, inbox, drop = arrived
     assert fetched(home, inbox, drop) == TEXT

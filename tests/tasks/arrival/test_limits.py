@@ -109,7 +109,7 @@ def test_small_drops_are_hashed_first_and_one_of_the_others_all_the_same(
     for number in range(4):
         write_drop(inbox, f"large{number}", {"a.csv": TEXT * (number + 2)}, period=f"200{number}")
     write_drop(inbox, "small")
-    reading = looking._Work.each
+    reading = looking._Work.process
 
     def no_time_to_hash(self: looking._Work, drops: list[object], do: object, **how: Any) -> list[object]:
         with monkeypatch.context() as patch:
@@ -117,7 +117,7 @@ def test_small_drops_are_hashed_first_and_one_of_the_others_all_the_same(
                 patch.setattr(looking, "_SECONDS", -1.0)
             return reading(self, drops, do, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(looking._Work, "each", no_time_to_hash)
+    monkeypatch.setattr(looking._Work, "process", no_time_to_hash)
     look(home, inbox)
     assert len(hashed) == 2
     assert hashed[0] == "small"

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from tabularium.ledger import Ledger
-from tabularium.tasks.arrival import drop_runs, kept_digests, places
+from tabularium.tasks.arrival import drop_outcomes, places
 from tabularium.tasks.arrival.claims import Claims, Drop
+from tabularium.tasks.arrival.drop_outcomes import refused_drops
 from tabularium.tasks.arrival.inboxes import Inbox, InboxLimits
 from tabularium.tasks.arrival.look import look
-from tabularium.tasks.arrival.refused_drops import refused_drops
+from tabularium.tasks.arrival.verify_drop import keep_verified, verified_files
 from tabularium.tasks.runtime.home import Home
 from tests.tasks.arrival.drops import PRODUCT, TEXT, drops_of, manifest, seen, why, write_drop, write_inbox
 
@@ -35,9 +36,9 @@ def charge(home: Home, product: str = PRODUCT, period: str = "2026") -> None:
         )
 
 
-def finish(home: Home, drop: Drop, ending: drop_runs.Ending) -> None:
-    drop_runs.started(home, f"drop:{drop.id}")
-    drop_runs.finished(home, f"drop:{drop.id}", ending, run="RUN")
+def finish(home: Home, drop: Drop, ending: drop_outcomes.Ending) -> None:
+    drop_outcomes.started(home, f"drop:{drop.id}")
+    drop_outcomes.finished(home, f"drop:{drop.id}", ending, run="RUN")
 
 
 def test_a_whole_drop_arrives_once_and_stays_where_it_is(tmp_path: Path) -> None:
@@ -226,7 +227,7 @@ def test_a_period_that_the_ledger_charged_is_not_charged_by_a_drop(tmp_path: Pat
     assert (refused.refusal, refused.command) == (
         *("refused: period published", f"{command} --home {home.path}"),
     )
-    assert kept_digests.kept(home, drop.id)  # so that it may be run as a revision
+    assert verified_files(home, drop.id)  # so that it may be run as a revision
 
 
 def test_a_database_from_before_refusals_had_a_kind_is_read_and_goes_on(tmp_path: Path) -> None:
@@ -324,7 +325,7 @@ def test_a_manifest_that_is_not_written_yet_waits(tmp_path: Path) -> None:
 
 def test_digests_without_a_claim_are_removed_after_an_hour(tmp_path: Path) -> None:
     home, inbox = write_inbox(tmp_path)
-    kept_digests.keep(home, "ab" * 16, ())
+    keep_verified(home, "ab" * 16, ())
     look(home, inbox)
     path = home.path / "arrivals" / f"{'ab' * 16}.json"
     assert path.exists()

@@ -16,7 +16,7 @@ import pytest
 from tabularium.ledger import Ledger
 from tabularium.ledger.durable_files import turn
 from tabularium.ledger.refusals import StorageFailed
-from tabularium.tasks.arrival import drop_runs
+from tabularium.tasks.arrival import drop_outcomes
 from tabularium.tasks.arrival.claims import Claims, drop_found
 from tabularium.tasks.arrival.look import look, put_away
 from tabularium.tasks.arrival.places import opened
@@ -126,7 +126,7 @@ def test_a_watcher_that_wakes_up_late_moves_no_other_drop(held: bool, tmp_path: 
     home, inbox = write_inbox(tmp_path)
     write_drop(inbox)
     (drop,) = seen(home, inbox)
-    drop_runs.finished(home, f"drop:{drop.id}", "published")
+    drop_outcomes.finished(home, f"drop:{drop.id}", "published")
     place = opened(inbox.address)
     with Claims.at(home) as claims, turn(home.path / f".{drop.product}.moves.lock", 0):
         (asleep,) = claims.of_product(drop.product, "published")

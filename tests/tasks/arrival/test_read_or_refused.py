@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tabularium.mechanisms.errors import DataRefused
-from tabularium.tasks.arrival import drop_runs
+from tabularium.tasks.arrival import drop_outcomes
 from tabularium.tasks.arrival.inboxes import Inbox
 from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish, states
@@ -138,8 +138,8 @@ def test_a_drop_that_cannot_be_read_goes_to_quarantine_and_its_period_is_free(
     write_drop(inbox, "bad", dict([UNREADABLE[what]]))
     (drop,) = seen(home, inbox)
     source = f"drop:{drop.id}"
-    drop_runs.started(home, source)
-    with pytest.raises(DataRefused) as refused, drop_runs.recorded(home, source):
+    drop_outcomes.started(home, source)
+    with pytest.raises(DataRefused) as refused, drop_outcomes.recorded(home, source):
         publish(Path(inbox.spec), home, source=source, period="2026")
     assert str(home.path) not in refused.value.what + refused.value.where
     write_drop(inbox, "corrected")

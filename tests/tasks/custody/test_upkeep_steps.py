@@ -9,7 +9,7 @@ import pytest
 
 from tabularium.ledger import ChainBroken, Ledger
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.custody.upkeep_steps import drill_restore, sweep_workspaces, verify_and_export
+from tabularium.tasks.custody.restore import drill_restore, sweep_workspaces, verify_and_export
 from tabularium.tasks.runtime.home import Home
 
 

@@ -19,8 +19,7 @@ from tabularium.tasks.arrival.claims import Claims
 from tabularium.tasks.custody import restore as restoring
 from tabularium.tasks.custody.backup import backup
 from tabularium.tasks.custody.home_health import health_checks
-from tabularium.tasks.custody.restore import restore
-from tabularium.tasks.custody.upkeep_steps import sweep_workspaces
+from tabularium.tasks.custody.restore import restore, sweep_workspaces
 from tabularium.tasks.runtime.home import Home
 from tests.flows.release.scene import publish
 from tests.flows.release.test_reviewed import write_reviewed

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.count.count_files import read_counts, read_sizes
 from tabularium.tasks.ingest.ingest import ingest_source
-from tabularium.tasks.runtime.resources import close_all
+from tabularium.tasks.runtime.workspace import close_all
 from tabularium.tasks.validate import measure_source
 from tabularium.validations.release_spec.load import Loaded, load_spec
 from tabularium.validations.suites.microdata import Metrics

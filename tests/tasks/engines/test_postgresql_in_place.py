@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tabularium.mechanisms.errors import InputError, InputRefused
 from tabularium.tasks.count.count import count_tables
 from tabularium.tasks.ingest.ingest import ingest_source
-from tabularium.tasks.runtime.resources import close_all
+from tabularium.tasks.runtime.workspace import close_all
 from tabularium.tasks.validate import measure_source
 from tests.ledger.storage.postgres import Server
 from tests.tasks import front

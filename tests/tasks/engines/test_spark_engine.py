@@ -21,7 +21,7 @@ from tabularium.mechanisms.errors import InputError, InputRefused
 from tabularium.tasks.engines import in_place
 from tabularium.tasks.engines.spark import SparkRun, SparkSource
 from tabularium.tasks.ingest.ingest import ingest_source
-from tabularium.tasks.runtime.resources import close_all
+from tabularium.tasks.runtime.workspace import close_all
 from tabularium.tasks.validate import measure_source
 from tabularium.validations.release_spec.load import Loaded
 from tests.tasks import front

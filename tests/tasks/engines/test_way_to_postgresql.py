@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.engines.postgresql import PostgresSource
 from tabularium.tasks.ingest.ingest import ingest_source
-from tabularium.tasks.runtime.resources import close_all
+from tabularium.tasks.runtime.workspace import close_all
 from tests.ledger.storage.postgres import OWNER, Server
 from tests.tasks import front
 from tests.tasks.engines import one_spec

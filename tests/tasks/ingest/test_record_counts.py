@@ -13,12 +13,11 @@ import pyarrow as pa
 import pytest
 
 from tabularium.mechanisms.errors import InputRefused
-from tabularium.tasks.ingest import record_counts
-from tabularium.tasks.ingest.file_tables import csv_tables
+from tabularium.tasks.ingest import csv_text
+from tabularium.tasks.ingest.csv_text import RecordCounter
 from tabularium.tasks.ingest.find_files import found_again
 from tabularium.tasks.ingest.ingest import ingest_source
-from tabularium.tasks.ingest.open_source import engine, opened, rows_of
-from tabularium.tasks.ingest.record_counts import RecordCounter
+from tabularium.tasks.ingest.open_source import csv_tables, engine, opened, rows_of
 from tabularium.validations.release_spec.load import load_spec
 from tabularium.validations.release_spec.source import Files
 from tests.sizes import runs
@@ -196,8 +195,8 @@ def test_three_readers_find_the_same_records(
 ) -> None:
     """Blocks of one byte up to all: a border falls everywhere."""
     if compiled:
-        monkeypatch.setattr(record_counts, "_PLAIN_BYTES", -1)
-        monkeypatch.setattr(record_counts, "_AT_ONCE", 1)
+        monkeypatch.setattr(csv_text, "_PLAIN_BYTES", -1)
+        monkeypatch.setattr(csv_text, "_AT_ONCE", 1)
     rng, path, refused = random.Random(f"records {compiled}"), tmp_path / "t.csv", 0
     with engine(tmp_path) as connection:
         for _ in range(runs(300, 10_000)):

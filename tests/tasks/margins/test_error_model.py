@@ -129,8 +129,8 @@ def test_errors_that_are_stated_by_level_are_taken_by_level() -> None:
     ]
     error = level_error(finished(risk=3.0, risk_standard_error=1.0, risk_by_level=apart))
     assert error.mean == 4.0
-    assert error.each is not None
-    assert error.each.tolist() == [4, 4, 4, 11, 11, 4, 4, 4]
+    assert error.per_cell is not None
+    assert error.per_cell.tolist() == [4, 4, 4, 11, 11, 4, 4, 4]
 
 
 def test_classes_with_larger_residuals_have_larger_errors() -> None:
@@ -146,10 +146,10 @@ def test_classes_with_larger_residuals_have_larger_errors() -> None:
     )
     error = level_error(Finished(measured, release, None))
     assert (error.method, error.mean) == ("risk", 700.0)
-    assert error.each is not None
+    assert error.per_cell is not None
     # Residuals: 2 500 in the class, 640 on average; so 700 + 2 500 - 640 there, and no less anywhere.
-    assert error.each[top] == pytest.approx(np.full(256, 2560.0))
-    assert (np.delete(error.each, top) == 700.0).all()
+    assert error.per_cell[top] == pytest.approx(np.full(256, 2560.0))
+    assert (np.delete(error.per_cell, top) == 700.0).all()
 
 
 def test_residuals_that_are_all_alike_leave_no_margin_unknown() -> None:
@@ -161,8 +161,8 @@ def test_residuals_that_are_all_alike_leave_no_margin_unknown() -> None:
             values=values, transcript=measured.transcript, insecure=True, diagnostics={"risk": 200.0}
         )
         error = level_error(Finished(measured, release, None))
-        assert error.each is not None
-        assert error.each == pytest.approx(np.full(1000, 200.0))
+        assert error.per_cell is not None
+        assert error.per_cell == pytest.approx(np.full(1000, 200.0))
 
 
 def test_bases_have_the_errors_of_their_cells(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.tasks.postprocess.failed_cells import failed_cells
+from tabularium.tasks.postprocess.estimation import failed_cells
 from tabularium.tasks.postprocess.table_layout import Layout
 from tabularium.tasks.runtime.run import Request, Run
 from tests.tasks.in_memory import Truth, one_release

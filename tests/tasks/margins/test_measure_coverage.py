@@ -13,7 +13,7 @@ from tabularium.mechanisms.inference.margins_of_error.quantile_margins import tr
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.margins.measure_margins import measure_numbers
 from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.tasks.postprocess.denominators import whole_of
+from tabularium.tasks.postprocess.table_layout import denominator_of
 from tabularium.tasks.runtime.run import without_data
 from tabularium.validations.release_spec.load import Loaded, load_spec
 from tabularium.validations.release_spec.measures.measure import Measure
@@ -83,10 +83,10 @@ def known(loaded: Loaded) -> dict[str, NDArray[np.int64]]:
 def shown_of(loaded: Loaded, layouts: Any, estimates: dict[str, Estimate], half: Any) -> Any:
     (table,) = loaded.spec.tables
     arrays = {name: array_of(table.measures, table.name, name) for name in table.measures}
-    over = {name: whole_of(loaded, layouts[array], estimates) for name, array in arrays.items()}
+    over = {name: denominator_of(loaded, layouts[array], estimates) for name, array in arrays.items()}
     wholes = {name: each.values for name, each in over.items() if each is not None}
     values = {name: each.values for name, each in estimates.items()}
-    return measure_numbers(layouts, table, values, half, whole=True, wholes=wholes)
+    return measure_numbers(layouts, table, values, half, whole=True, denominators=wholes)
 
 
 @pytest.fixture(scope="module")

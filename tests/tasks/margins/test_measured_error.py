@@ -200,7 +200,7 @@ def test_margins_hold_on_average_and_are_not_too_wide(name: str, definition: Any
             part = drawn(name, counts, Fraction(1, 4), Fraction(1, 20), seed, definition)
             error = level_error(part)
             assert error.method == "measured"
-            width = margins(error.variance if error.each is None else error.each, 0.9)
+            width = margins(error.variance if error.per_cell is None else error.per_cell, 0.9)
             off = np.abs(part.release.values - counts)
             held.append(np.mean(off <= np.ceil(width)))
             widths.append(width.mean())

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tabularium.mechanisms.noise.synthetic import generator
-from tabularium.tasks.margins.covering import whole_half
+from tabularium.tasks.margins.margins import whole_half
 from tabularium.tasks.postprocess.agreement import Agreement
 from tabularium.tasks.runtime.run import without_data
 from tabularium.validations.release_spec.load import Loaded, load_spec

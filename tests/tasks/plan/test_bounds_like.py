@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.plan.bounds_like import MOST, bounds_like
+from tabularium.tasks.plan.finished_plan import check_written, planned_text
 from tabularium.tasks.plan.planning import plan
-from tabularium.tasks.plan.spec_edits import check_written, planned_text
+from tabularium.tasks.plan.targets import MOST, bounds_like
 from tabularium.tasks.publish.read_release import Released
 from tabularium.validations.release_spec.load import Loaded, load_spec
 from tests.tasks.plan.planned_specs import published, true_counts

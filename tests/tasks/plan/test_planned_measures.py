@@ -17,10 +17,10 @@ from pydantic import TypeAdapter
 from tabularium.mechanisms.inference import Estimate
 from tabularium.mechanisms.noise.synthetic import generator
 from tabularium.tasks.margins.measure_margins import measure_half, measure_values
-from tabularium.tasks.plan.aims import aims_of
+from tabularium.tasks.plan.finished_plan import check_written, planned_text
 from tabularium.tasks.plan.planned_model import ArrayMargin, PlannedModel, array_shares
 from tabularium.tasks.plan.planning import _Planner, plan
-from tabularium.tasks.plan.spec_edits import check_written, planned_text
+from tabularium.tasks.plan.targets import aims_of
 from tabularium.validations.release_spec.load import Loaded, load_spec
 from tabularium.validations.release_spec.measures.kinds import AnyMeasure
 from tests.sizes import runs

@@ -14,11 +14,10 @@ import pytest
 from tabularium.mechanisms.errors import InputError
 from tabularium.mechanisms.noise_distributions import laplace_variance
 from tabularium.tasks.forecast.forecast import forecast
-from tabularium.tasks.plan.describe_plan import notes_on
+from tabularium.tasks.plan.finished_plan import check_written, notes_on, planned_text
 from tabularium.tasks.plan.planned_model import only_targeted
 from tabularium.tasks.plan.planning import plan
 from tabularium.tasks.plan.rehearsal import proposals
-from tabularium.tasks.plan.spec_edits import check_written, planned_text
 from tabularium.validations.release_spec.load import Loaded, load_spec
 from tabularium.validations.release_spec.summary import summarise
 from tabularium.validations.release_spec.tables import Impossible

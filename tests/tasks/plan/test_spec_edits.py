@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tabularium.mechanisms.errors import InputError
+from tabularium.tasks.plan.finished_plan import check_written, planned_text
 from tabularium.tasks.plan.planning import plan
-from tabularium.tasks.plan.spec_edits import check_written, planned_text
 from tabularium.validations.release_spec.load import load_spec
 from tests.tasks.plan.planned_specs import loaded, published, true_counts
 

@@ -11,7 +11,7 @@ import pytest
 
 from tabularium.mechanisms.inference import Estimate
 from tabularium.tasks.postprocess.agreement import Agreement
-from tabularium.tasks.postprocess.conflicts import FALSE_ALARM, conflicts, deviations
+from tabularium.tasks.postprocess.estimation import FALSE_ALARM, conflicts, deviations
 from tabularium.tasks.postprocess.table_layout import measured_tree
 from tabularium.validations.release_spec.load import load_spec
 from tests.validations.release_spec.spec_samples import block, write_spec

@@ -12,7 +12,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from tabularium.tasks.publish.bill_of_materials import bill_of_materials
+from tabularium.tasks.publish.certificate.software import bill_of_materials
 from tests.certificates import made_up
 
 TOLD = made_up(release_id="r1", created="2026-03-01T12:00:00+00:00")

@@ -31,7 +31,7 @@ def copied(release: Path, to: Path) -> Path:
     return to
 
 
-def told_of(folder: Path) -> dict[str, Any]:
+def describe_measure(folder: Path) -> dict[str, Any]:
     """Return the certificate as a document is told of it."""
     certificate = Certificate.read((folder / "certificate.json").read_bytes())
     return without_documents(certificate).document()
@@ -48,4 +48,4 @@ def lines(page: bytes) -> list[str]:
 
 def rendered(folder: Path, told: dict[str, Any] | None = None, last: Path | None = None) -> list[str]:
     """Return the lines of the report of a folder."""
-    return lines(report(folder, Certificate.of(told or told_of(folder)), last))
+    return lines(report(folder, Certificate.of(told or describe_measure(folder)), last))

@@ -12,7 +12,7 @@ import pytest
 from tabularium.tasks.publish.read_release import Released
 from tabularium.tasks.report.cells_chart import LABELS, WIDTH, Chart, chart_of, round_ticks
 from tabularium.tasks.report.released_cells import ReleasedCells
-from tabularium.tasks.report.what_was_published import charts
+from tabularium.tasks.report.report import charts
 from tests.flows.release.scene import publish, write_scene
 from tests.tasks.report.reported import copied
 

@@ -16,7 +16,7 @@ from tabularium.tasks.report.report import LARGEST_PAGE, report
 from tabularium.tasks.report.since_last_period import ComparedTable, compared
 from tabularium.validations.certificate import Certificate
 from tests.flows.release.scene import AREAS, publish, write_scene
-from tests.tasks.report.reported import HOSTILE, copied, rendered, told_of, two_periods
+from tests.tasks.report.reported import HOSTILE, copied, describe_measure, rendered, two_periods
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def changed(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
 def test_every_release_has_it_and_it_is_made_again_byte_for_byte(releases: tuple[Path, Path]) -> None:
     last, now = releases
     page = (now / "report.html").read_bytes()
-    assert report(now, Certificate.of(told_of(now)), last) == page
+    assert report(now, Certificate.of(describe_measure(now)), last) == page
     assert len(page) <= LARGEST_PAGE
     for needed in (b"<script", b'http-equiv="refresh"', b"src=", b"@import", b"url(http"):
         assert needed not in page
@@ -76,7 +76,7 @@ def test_a_margin_that_changes_is_seen_to_change(releases: tuple[Path, Path], tm
 
 
 def test_an_amount_that_changes_is_seen_to_change(releases: tuple[Path, Path]) -> None:
-    told = told_of(releases[1])
+    told = describe_measure(releases[1])
     before = rendered(releases[1], told)
     told["privacy"]["epsilon"] = "7/8"
     told["account"] |= {"name": "people", "cap": "10"}
@@ -116,13 +116,13 @@ def test_margins_of_a_difference_are_left_out_where_errors_are_no_independent_no
     releases: tuple[Path, Path],
 ) -> None:
     last, now = releases
-    told = told_of(now)
+    told = describe_measure(now)
     for about in told["tables"].values():
         about["margins"] = {"method": "risk"}
     found = rendered(now, told, last)
     assert sum("not only independent noise" in line for line in found) == 2
     assert any(line.endswith("not given not given") for line in found)
-    told = told_of(now) | {"measurements": told_of(last)["measurements"]}
+    told = describe_measure(now) | {"measurements": describe_measure(last)["measurements"]}
     assert any("the same measurements" in line for line in rendered(now, told, last))
 
 
@@ -172,7 +172,7 @@ def test_cells_with_another_label_are_not_compared(releases: tuple[Path, Path], 
 
 
 def test_withheld_measurements_are_not_compared(releases: tuple[Path, Path]) -> None:
-    told = told_of(releases[1])
+    told = describe_measure(releases[1])
     again = "It makes the published tables again from the noisy measurements."
     assert any(again in line for line in rendered(releases[1], told))
     told["measurements"] = {**told["measurements"], "withheld": "a court asked so"}

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.runtime.secret_command import secret_of
+from tabularium.tasks.runtime.home import Home, secret_of
 
 
 def test_a_home_is_closed_to_others(tmp_path: Path) -> None:
@@ -109,7 +108,7 @@ def test_a_key_store_prints_the_secret_and_is_asked_once(
 def test_a_key_store_that_fails_is_one_line_without_its_words(
     script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tabularium.tasks.runtime.secret_command._SECONDS", 0.5)
+    monkeypatch.setattr("tabularium.tasks.runtime.home._SECONDS", 0.5)
     monkeypatch.setenv("TABULARIUM_SECRET_COMMAND", store(tmp_path, script))
     with pytest.raises(InputError, match=said) as caught:
         Home.at(tmp_path / "home").secret()

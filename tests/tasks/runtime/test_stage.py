@@ -16,10 +16,10 @@ from prefect.testing.utilities import prefect_test_harness
 from tabularium.mechanisms.errors import InputError, InputRefused, InternalError
 from tabularium.tasks.count.count_files import CountFile, read_counts
 from tabularium.tasks.ingest.ingest import files_digest
+from tabularium.tasks.runtime.diagnoses import Unexpected
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import NullReporter, Stopping, reporting_to
 from tabularium.tasks.runtime.stage import Stage, stage
-from tabularium.tasks.runtime.tracebacks import Unexpected
 from tabularium.tasks.runtime.workspace import Workspace
 from tabularium.validations.redaction import data_were_opened, note_data_opened
 

@@ -18,8 +18,8 @@ from rdflib import DCAT, DCTERMS, RDF, Graph, Literal, Namespace, URIRef
 
 import tabularium as tb
 from tabularium.mechanisms.errors import InputError
-from tabularium.tasks.site.account_history import courses, entities
 from tabularium.tasks.site.offered import release_catalogue
+from tabularium.tasks.site.site_pages import courses, entities
 from tabularium.tasks.site.write_site import MARK, write_site
 from tests.tasks.report.reported import HOSTILE, lines
 from tests.tasks.site.agency import REVISED, WITHDRAWN, Agency, command, copied_releases
@@ -109,7 +109,9 @@ def test_the_budget_counts_what_was_withdrawn_and_superseded(agency: Agency, tmp
 def test_what_is_charged_between_releases_is_told(agency: Agency) -> None:
     """The step between two certificates is what neither of them charged."""
     releases = [
-        each for each in release_catalogue(agency.releases).releases if each.said.release_id != agency.first
+        each
+        for each in release_catalogue(agency.releases).releases
+        if each.certificate.release_id != agency.first
     ]
     (pure,) = (each for each in courses(releases) if each.symbol == "ε")
     assert [(step.between, step.amount, step.used) for step in pure.steps] == [(0, 1, 1), (1, 1, 3)]

@@ -15,7 +15,7 @@ from tabularium.ledger import Ledger
 from tabularium.ledger.export import export
 from tabularium.ledger.keys import key_id, public_hex, public_pem, read_private
 from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.sign.release_key import FILE
+from tabularium.tasks.sign.sign_release import FILE
 from tabularium.validations.release_spec.publication_formats import FORMATS
 from tests.flows.release.scene import let_sign, publish_with, write_scene
 

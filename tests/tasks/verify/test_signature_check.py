@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tabularium.ledger import Ledger, charges
 from tabularium.ledger.keys import key_id, public_hex, read_private
 from tabularium.tasks.runtime.home import Home
-from tabularium.tasks.sign.release_key import FILE
+from tabularium.tasks.sign.sign_release import FILE
 from tabularium.tasks.sign.statement import STATEMENT
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release

@@ -1,4 +1,4 @@
-"""What a table is in SDMX: a dataflow whose dimensions are the columns of the table and the period.
+"""Tables as SDMX cubes: a dataflow whose dimensions are the columns of the table and the period.
 
 SDMX's ids allow fewer characters than ours. An id of a component is letters, digits and ``_``, beginning
 with a letter. An id of a code is letters, digits, ``_``, ``@``, ``$`` and ``-``: every other character of a
@@ -43,12 +43,8 @@ class Cube:
 
     Attributes
     ----------
-    table
-        What is published.
     name
         What names it among the agency's structures: product and table, in capitals.
-    agency, version
-        Of every structure.
     dimensions
         Column of the table -> id of its dimension, without the period; of a histogram the size.
     value
@@ -72,26 +68,26 @@ class Cube:
 
     @property
     def measures(self) -> dict[str, str]:
-        """Column of each measure, of its margins and flags -> id of the attribute that it is."""
+        """Column of each measure, of its margins and flags -> id of its attribute."""
         entry = self.table.entry
         names = () if isinstance(entry, Histogram) else entry.measures
-        columns = [each for name in names for each in measure_columns(name)]
-        return {each: measure_id(each) for each in columns if each in self.table.frame.schema.names}
+        columns = [column for name in names for column in measure_columns(name)]
+        return {column: measure_id(column) for column in columns if column in self.table.frame.schema.names}
 
     @property
     def along(self) -> str | None:
         """The id of the dimension whose levels are published."""
-        found = self.table.layout.table.along
-        return None if found is None else self.dimensions[found]
+        along = self.table.layout.table.along
+        return None if along is None else self.dimensions[along]
 
 
 def product_id(loaded: Loaded) -> str:
-    """Return what the product is called within ids."""
+    """Return the name of the product within ids."""
     return loaded.spec.product.upper()
 
 
 def dimension_ids(spec: ReleaseSpec) -> dict[str, str]:
-    """Return the id of each column of a spec, wherever it is a dimension."""
+    """Return the id of each column of a spec as a dimension."""
     return component_ids(spec.columns, (name for table in spec.tables for name in table.measures))
 
 
@@ -121,12 +117,12 @@ def cubes(loaded: Loaded, tables: Mapping[str, PublishedTable]) -> Iterator[tupl
 
 
 def component_ids(columns: Iterable[str], measures: Iterable[str] = ()) -> dict[str, str]:
-    """Return the id of each column's component, no two alike: its name in capitals, as far as that is one.
+    """Return the unique id of each column's component: its name in capitals, as far as SDMX allows it.
 
     None is the `measure_id` of a measure, of its margins or flags, which stand beside columns in a table.
     """
-    found: dict[str, str] = {}
-    taken = RESERVED | {measure_id(each) for name in measures for each in measure_columns(name)}
+    ids: dict[str, str] = {}
+    taken = RESERVED | {measure_id(column) for name in measures for column in measure_columns(name)}
     for column in columns:
         plain = re.sub("[^A-Z0-9_]", "_", column.upper())
         name = first = plain if "A" <= plain[:1] <= "Z" else f"C_{plain}"
@@ -135,19 +131,19 @@ def component_ids(columns: Iterable[str], measures: Iterable[str] = ()) -> dict[
             number += 1
             name = f"{first}_{number}"
         taken |= {name}
-        found[column] = name
-    return found
+        ids[column] = name
+    return ids
 
 
 def code_id(code: str) -> str:
     """Return the id of a code; `original_code` takes it back."""
-    return _ESCAPED.sub(lambda found: "".join(f"${byte:02X}" for byte in found[0].encode()), code)
+    return _ESCAPED.sub(lambda match: "".join(f"${byte:02X}" for byte in match[0].encode()), code)
 
 
 def original_code(name: str) -> str:
-    """Return the code that has this id."""
+    """Return the code of an id."""
     return re.sub(
-        r"(?:\$[0-9A-F]{2})+", lambda found: bytes.fromhex(found[0].replace("$", "")).decode(), name
+        r"(?:\$[0-9A-F]{2})+", lambda match: bytes.fromhex(match[0].replace("$", "")).decode(), name
     )
 
 
@@ -162,7 +158,7 @@ def measure_id(column: str) -> str:
 
 
 def time_period(period: str) -> str | None:
-    """Return a period as SDMX writes it, or None where it is none that SDMX can write.
+    """Return a period as SDMX writes it, or None where SDMX cannot write it.
 
     Years, months (``2026-03``), days, and what SDMX calls reporting periods: ``2026-Q1``, ``2026-W09``,
     ``2026-S1``, which we also write ``2026-H1``, and so on.

@@ -1,4 +1,4 @@
-"""The format: rows of tables and histograms as SDMX-CSV 2.0, their structure, and both read back."""
+"""The SDMX format: rows of tables and histograms as SDMX-CSV 2.0, and their structure message."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from tabularium.tasks.public_folder import named
-from tabularium.tasks.public_tables import open_csv
+from tabularium.tasks.public_folder import named, open_csv
 from tabularium.tasks.publish.formats.base import TableFormat, Tables
 from tabularium.tasks.publish.formats.sdmx.cubes import (
     STATUS,
@@ -66,7 +65,7 @@ class Sdmx(TableFormat):
 
     def files(self, spec: ReleaseSpec) -> set[str]:
         """Return the files of rows, and the structure as the spec wants it written."""
-        return {each for each in super().files(spec) if not each.startswith("structure.")} | {
+        return {name for name in super().files(spec) if not name.startswith("structure.")} | {
             _structure_file(spec)
         }
 
@@ -101,11 +100,11 @@ class Sdmx(TableFormat):
         if shape.layout is None:
             return shape
         codes = shape.layout.table.dimensions
-        return replace(shape, labels=tuple(each for each in shape.labels if each in ("level", *codes)))
+        return replace(shape, labels=tuple(label for label in shape.labels if label in ("level", *codes)))
 
     def spelled(self, flags: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return the statuses of flags, of which two are one status."""
-        return pa.chunked_array([_mapped(each, STATUS) for each in flags.chunks], pa.string())
+        """Return the statuses of flags; two flags share one status."""
+        return pa.chunked_array([_mapped(chunk, STATUS) for chunk in flags.chunks], pa.string())
 
     def read(
         self,
@@ -122,20 +121,20 @@ class Sdmx(TableFormat):
             dimension_ids(loaded.spec),
         )
         number = pa.int64() if shape.whole else pa.float64()
-        own = {*shape.measures, *shape.flags} - {QUALITY}
-        dimensions = ["size"] if shape.layout is None else [each for each in shape.labels if each != "level"]
+        ours = {*shape.measures, *shape.flags} - {QUALITY}
+        dimensions = ["size"] if shape.layout is None else [name for name in shape.labels if name != "level"]
         with named(name):
             file = open_csv(folder / name, largest=shape.largest_text)
         with file:
             header = _header(file)
-            names = {ids.get(each, "SIZE"): each for each in dimensions}
-            measures = [measure_id(each) for each in shape.columns if each in own]
+            names = {ids.get(dimension, "SIZE"): dimension for dimension in dimensions}
+            measures = [measure_id(column) for column in shape.columns if column in ours]
             rest = ["OBS_VALUE", *(["MARGIN"] if shape.layout is not None else []), *measures, "OBS_STATUS"]
             rest += ["LEVEL"] if "level" in shape.labels else []
             if [*_FIXED[:3], *names, "TIME_PERIOD", *rest] != header or len(names) != len(dimensions):
                 raise Unreadable(f"{name} does not have the columns of SDMX-CSV for its table")
             types = {**dict.fromkeys(header, pa.string()), "OBS_VALUE": number, "MARGIN": number}
-            types |= {measure_id(each): pa.float64() for each in shape.measures}
+            types |= {measure_id(measure): pa.float64() for measure in shape.measures}
             if shape.layout is None:
                 types[header[3]] = number
             flow: set[str] = set()
@@ -143,15 +142,15 @@ class Sdmx(TableFormat):
             try:
                 with pa.csv.open_csv(file, convert_options=options) as reader:
                     for batch in reader:
-                        found = {column: batch.column(column) for column in header}
-                        flow |= set(found["STRUCTURE_ID"].unique().to_pylist())
-                        _see_constant(name, found, period or "", flow)
-                        yield _in_our_names(shape, found, names)
+                        by_column = {column: batch.column(column) for column in header}
+                        flow |= set(by_column["STRUCTURE_ID"].unique().to_pylist())
+                        _see_constant(name, by_column, period or "", flow)
+                        yield _in_our_names(shape, by_column, names)
             except pa.ArrowException:
                 raise Unreadable(f"{name} is not SDMX-CSV with the columns of its table") from None
 
     def identities(self, loaded: Loaded) -> Mapping[str, str]:
-        """Return what the ids of dataflows begin with."""
+        """Return the beginning of the ids of dataflows."""
         return {_structure_file(loaded.spec): f'"DF_{product_id(loaded)}_'}
 
 
@@ -160,7 +159,7 @@ def _structure_file(spec: ReleaseSpec) -> str:
 
 
 def _row_maker(cube: Cube) -> Callable[[pa.Table], pa.Table]:
-    """Return what turns rows of a table into structure, action, dimensions, period, observation and the rest.
+    """Return a function that turns rows of a table into the columns of SDMX-CSV.
 
     That is its margin, its measures, status and level. Texts are dictionaries: each code is spelled as SDMX
     wants it once, however many rows have it.
@@ -219,42 +218,42 @@ def _with(texts: pa.Array, column: pa.ChunkedArray) -> pa.Array:
 def _header(file: BinaryIO) -> list[str]:
     line = file.readline(MIB).decode("utf-8", "replace")
     file.seek(0)
-    return [each.strip().strip('"') for each in line.split(",")]
+    return [name.strip().strip('"') for name in line.split(",")]
 
 
-def _see_constant(file: str, found: dict[str, pa.Array], period: str, flow: set[str]) -> None:
+def _see_constant(file: str, columns: dict[str, pa.Array], period: str, flow: set[str]) -> None:
     for name, expected in (("STRUCTURE", "dataflow"), ("ACTION", "I"), ("TIME_PERIOD", period)):
-        if found[name].unique().to_pylist() not in ([expected], []):
+        if columns[name].unique().to_pylist() not in ([expected], []):
             raise Unreadable(f"{file}: {name} is not {expected} everywhere")
     if len(flow) > 1:
         raise Unreadable(f"{file} names several structures")
 
 
-def _in_our_names(shape: Shape, found: dict[str, pa.Array], names: dict[str, str]) -> pa.RecordBatch:
+def _in_our_names(shape: Shape, by_column: dict[str, pa.Array], names: dict[str, str]) -> pa.RecordBatch:
     ours = {column: name for name, column in names.items()}
     columns: dict[str, pa.Array] = {}
     for column in shape.columns:
         if column == "level":
-            columns[column] = found["LEVEL"]
+            columns[column] = by_column["LEVEL"]
         elif column == QUALITY:
-            columns[column] = found["OBS_STATUS"]
+            columns[column] = by_column["OBS_STATUS"]
         elif column in ("count", "number"):
-            columns[column] = found["OBS_VALUE"]
+            columns[column] = by_column["OBS_VALUE"]
         elif column in shape.measures or column in shape.flags:
-            columns[column] = found[measure_id(column)]
+            columns[column] = by_column[measure_id(column)]
         elif column == "margin":
-            columns[column] = found["MARGIN"]
+            columns[column] = by_column["MARGIN"]
         elif shape.layout is None:
-            columns[column] = found[ours[column]]
+            columns[column] = by_column[ours[column]]
         else:
-            codes = found[ours[column]].unique().to_pylist()
+            codes = by_column[ours[column]].unique().to_pylist()
             columns[column] = _mapped(
-                found[ours[column]], {code: original_code(code or "") for code in codes}
+                by_column[ours[column]], {code: original_code(code or "") for code in codes}
             )
     return pa.RecordBatch.from_pydict(columns)
 
 
 def _mapped(column: pa.Array, names: dict[str, str]) -> pa.Array:
     encoded = column.dictionary_encode()
-    spelled = pa.array([names.get(each) for each in encoded.dictionary.to_pylist()], pa.string())
+    spelled = pa.array([names.get(code) for code in encoded.dictionary.to_pylist()], pa.string())
     return pa.DictionaryArray.from_arrays(encoded.indices, spelled).cast(pa.string())

@@ -1,10 +1,10 @@
-"""``structure.sdmx.xml`` or ``.json``: what the rows mean, as an SDMX 3.0 structure message.
+"""``structure.sdmx.xml`` or ``.json``: the meaning of the rows, as an SDMX 3.0 structure message.
 
 One concept scheme for the product, one code list for each column that is a dimension, a hierarchy beside it
 where its codes have parents, and for each table a data structure and a dataflow.
 
 Systems of today look for parents in the code list, so they stand there too. Only SDMX-ML 3.0 cannot write all
-of them: its schema lets a parent begin with a letter alone, which 3.1 mended. A list with other parents has
+of them: in its schema a parent must begin with a letter, which 3.1 corrected. A list with other parents has
 them in the hierarchy only.
 """
 
@@ -102,8 +102,8 @@ def structure_message(loaded: Loaded, cubes: Sequence[Cube]) -> str:
     scheme = _concepts(loaded, cubes, names)
     structures = [_structure(cube, names, scheme, lists) for cube in cubes]
     flows = [
-        Dataflow(id=f"DF_{cube.name}", name=each.name, structure=each, **names.common)
-        for cube, each in zip(cubes, structures, strict=True)
+        Dataflow(id=f"DF_{cube.name}", name=structure.name, structure=structure, **names.common)
+        for cube, structure in zip(cubes, structures, strict=True)
     ]
     header = Header(
         id=f"{names.product}_{cubes[0].period}",
@@ -121,27 +121,27 @@ def structure_message(loaded: Loaded, cubes: Sequence[Cube]) -> str:
 def _languages(
     loaded: Loaded, cubes: Sequence[Cube], lists: Mapping[str, Codelist], scheme: ConceptScheme
 ) -> Languages:
-    """Return the language of each name that is not in that of the release."""
-    language, found = loaded.spec.about.language, Languages()
+    """Return the language of each name that is not in the release's language."""
+    language, languages = loaded.spec.about.language, Languages()
     for cube in cubes:
         for column, name in cube.dimensions.items():
             domain = loaded.domains.get(column)
             if isinstance(domain, HierarchyDomain | CategoryDomain) and domain.languages:
                 pairs = zip(lists[name].items, domain.languages, strict=True)
-                found |= {(lists[name].id, item.id): tag for item, tag in pairs if tag}
+                languages |= {(lists[name].id, item.id): tag for item, tag in pairs if tag}
     if language.partition("-")[0].casefold() != "en":
         status = lists["OBS_STATUS"]
-        found |= {("", status.id): "en", **{(status.id, item.id): "en" for item in status.items}}
-        found |= {(scheme.id, concept.id): "en" for concept in scheme if concept.id in _ENGLISH}
-    return found
+        languages |= {("", status.id): "en", **{(status.id, item.id): "en" for item in status.items}}
+        languages |= {(scheme.id, concept.id): "en" for concept in scheme if concept.id in _ENGLISH}
+    return languages
 
 
 def _code_lists(
     loaded: Loaded, cubes: Sequence[Cube], names: _Names
 ) -> tuple[dict[str, Codelist], Parents, list[Hierarchy]]:
-    """Return the code list of each dimension, by its id, and of the status; and the trees of codes."""
+    """Return the code lists of dimensions and of the status by their ids, and the trees of codes."""
     used = {column: name for cube in cubes for column, name in cube.dimensions.items() if name != "SIZE"}
-    found: dict[str, Codelist] = {}
+    lists: dict[str, Codelist] = {}
     parents: Parents = {}
     trees = []
     for column, name in used.items():
@@ -149,18 +149,18 @@ def _code_lists(
         title = loaded.spec.columns[column].title or column
         codes, labels = _nodes(domain)
         items = [_code(code, label) for code, label in zip(codes, labels, strict=True)]
-        found[name] = Codelist(id=f"CL_{names.product}_{name}", name=title, items=items, **names.common)
+        lists[name] = Codelist(id=f"CL_{names.product}_{name}", name=title, items=items, **names.common)
         if isinstance(domain, HierarchyDomain):
             above = zip(items, domain.parents.tolist(), strict=True)
-            parents[found[name].id] = {item.id: items[parent].id for item, parent in above if parent >= 0}
-            trees.append(_hierarchy(domain, found[name], name, names))
-    found["OBS_STATUS"] = Codelist(
+            parents[lists[name].id] = {item.id: items[parent].id for item, parent in above if parent >= 0}
+            trees.append(_hierarchy(domain, lists[name], name, names))
+    lists["OBS_STATUS"] = Codelist(
         id=f"CL_{names.product}_OBS_STATUS",
         name=_ENGLISH["OBS_STATUS"],
         items=[Code(id=code, name=_STATUS_NAMES[code]) for code in dict.fromkeys(STATUS.values())],
         **names.common,
     )
-    return found, parents, trees
+    return lists, parents, trees
 
 
 def _hierarchy(domain: HierarchyDomain, codes: Codelist, name: str, names: _Names) -> Hierarchy:
@@ -174,8 +174,8 @@ def _hierarchy(domain: HierarchyDomain, codes: Codelist, name: str, names: _Name
             HierarchicalCode(id=code, urn=urn, codes=children)
         )
     level = None
-    for each in reversed(domain.levels):
-        level = LevelType(id=each, name=each, level=level)
+    for item in reversed(domain.levels):
+        level = LevelType(id=item, name=item, level=level)
     return Hierarchy(
         id=f"H_{names.product}_{name}",
         name=codes.name,
@@ -201,24 +201,24 @@ def _code(code: str, label: str) -> Code:
 
 
 def _concepts(loaded: Loaded, cubes: Sequence[Cube], names: _Names) -> ConceptScheme:
-    """Return the concepts: the columns that are used, and what is said of every cell."""
+    """Return the concepts: the columns in use, and the attributes of every cell."""
     spec = loaded.spec
-    said = {
+    texts = {
         name: spec.columns[column].title or column
         for cube in cubes
         for column, name in cube.dimensions.items()
         if name != "SIZE"
     }
     if any("SIZE" in cube.dimensions.values() for cube in cubes):
-        said["SIZE"] = _ENGLISH["SIZE"]
-    said |= {name: _ENGLISH[name] for name in ("TIME_PERIOD", "OBS_VALUE")}
-    said["MARGIN"] = f"{_ENGLISH['MARGIN']}, {float(100 * spec.publication.confidence):g} %"
-    said |= {name: column for cube in cubes for column, name in cube.measures.items()}
-    said |= {name: _ENGLISH[name] for name in ("OBS_STATUS", "LEVEL")}
+        texts["SIZE"] = _ENGLISH["SIZE"]
+    texts |= {name: _ENGLISH[name] for name in ("TIME_PERIOD", "OBS_VALUE")}
+    texts["MARGIN"] = f"{_ENGLISH['MARGIN']}, {float(100 * spec.publication.confidence):g} %"
+    texts |= {name: column for cube in cubes for column, name in cube.measures.items()}
+    texts |= {name: _ENGLISH[name] for name in ("OBS_STATUS", "LEVEL")}
     scheme = f"CS_{names.product}"
     items = [
         Concept(id=name, name=text, urn=names.urn("conceptscheme", "Concept", scheme, name))
-        for name, text in said.items()
+        for name, text in texts.items()
     ]
     return ConceptScheme(id=scheme, name=names.title, items=items, **names.common)
 
@@ -240,7 +240,7 @@ def _components(
 ) -> Iterator[Component]:
     """Yield dimensions, measure and attributes, in the order of the columns of the rows."""
     columns = cube.table.frame.schema.names
-    concepts = {each.id: each for each in scheme}
+    concepts = {concept.id: concept for concept in scheme}
 
     def component(name: str, role: Role, kind: DataType | None = None, level: str | None = None) -> Component:
         codes = None if kind is not None else lists.get(name, lists["OBS_STATUS"])
@@ -283,15 +283,15 @@ def _finished_xml(text: str, parents: Parents, language: str, languages: Languag
         for code in codes.iter(f"{_STRUCTURE}Code") if above else ():
             if (parent := above.get(code.get("id"))) is not None:
                 etree.SubElement(code, f"{_STRUCTURE}Parent").text = parent
-    for each in list(root.iter(f"{_STRUCTURE}MeasureRelationship")):
-        each.getparent().remove(each)  # there is one measure
-    for each in root.iter("{*}AnnotationText"):
-        each.set(_LANGUAGE, language)
-    for each in root.iter("{*}Name"):
-        named = each.getparent()
+    for element in list(root.iter(f"{_STRUCTURE}MeasureRelationship")):
+        element.getparent().remove(element)  # there is one measure
+    for element in root.iter("{*}AnnotationText"):
+        element.set(_LANGUAGE, language)
+    for element in root.iter("{*}Name"):
+        named = element.getparent()
         item = named.tag in (f"{_STRUCTURE}Code", f"{_STRUCTURE}Concept")
         scheme = named.getparent().get("id") if item else ""
-        each.set(_LANGUAGE, languages.get((scheme, named.get("id")), language))
+        element.set(_LANGUAGE, languages.get((scheme, named.get("id")), language))
     etree.indent(root, space=" ")
     return f"{etree.tostring(root, xml_declaration=True, encoding='UTF-8').decode()}\n"
 
@@ -316,6 +316,6 @@ def _finished_json(text: str, parents: Parents, language: str, languages: Langua
 
 
 def _name_language(named: dict[str, Any], language: str | None) -> None:
-    """Say in which language a name is, where it is not that of the message."""
+    """Set the language of a name where it differs from the message's."""
     if language is not None:
         named["names"] = {language: named["name"]}

@@ -21,7 +21,7 @@ from tabularium.ledger import Ledger
 from tabularium.mechanisms import MECHANISMS
 from tabularium.mechanisms.accounting import Event
 from tabularium.mechanisms.errors import PublicationError
-from tabularium.tasks.publish.certificate.installed_code import OWN, audited_code, audits, code_digest
+from tabularium.tasks.publish.certificate.software import OWN, audited_code, audits, code_digest
 from tabularium.tasks.publish.certificate.spending import DISTRIBUTIONS
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.runtime.home import Home

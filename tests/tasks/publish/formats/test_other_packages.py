@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tabularium.mechanisms.errors import InputError, PublicationError
-from tabularium.tasks.report.what_was_published import downloads
+from tabularium.tasks.report.report import downloads
 from tabularium.tasks.verify.subject import Finding, Subject
 from tabularium.tasks.verify.verify_release import verify_release
 from tabularium.validations.certificate import Certificate

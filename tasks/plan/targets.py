@@ -1,14 +1,14 @@
-"""Bounds for the values of measures, from what a published release says of the same column.
+"""Targets of accuracy as numbers, and bounds of values like those of a published release.
 
-Never from the data: a bound chosen by them would say something of them that no budget covers. A release
+Bounds are never chosen from the data: that would say something of them that no budget covers. A release
 publishes means, medians, and sums beside counts. Let µ be the largest mean of a cell that is known well,
-above ``from``. Where values fall off exponentially, e^(-b/µ) of their total lies beyond ``from`` + b, which
+above ``from``. Where values fall off exponentially, e^(-b/µ) of their total is beyond ``from`` + b, which
 clamping takes away, and the noise grows with b. In a cell of n records, with noise of standard deviation c·b
-in its sum, both together are least where
+in its sum, the two together are least where
 
     d/db (n µ e^(-b/µ) + c b) = 0,    b = µ ln(n/c).
 
-Of a mean both are divided by n. A median feels no clamping as long as it lies within the bounds itself.
+For a mean both are divided by n. Clamping does not change a median that is within the bounds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,125 @@ from tabularium.validations.release_spec.load import Loaded
 from tabularium.validations.release_spec.measures.measure import Measure
 from tabularium.validations.release_spec.measures.of_column import OfColumn
 from tabularium.validations.release_spec.tables import Table, array_of
+from tabularium.validations.release_spec.targets import Target
 from tabularium.validations.universes.universe import key_of
+
+
+@dataclass(frozen=True)
+class MarginTarget:
+    """A largest margin of error for the cells of one level of a table or of an array.
+
+    Attributes
+    ----------
+    table
+        Name of the table, or of the array of a measure.
+    margin
+        Half-width at the spec's level of confidence; of whole numbers whole, of a measure in its unit.
+    at
+        The count or sum at which it is wanted, of a mean the number of records; None for all cells.
+    words
+        The target as it was written.
+    value
+        The mean at which it is wanted.
+    """
+
+    table: str
+    level: str
+    depth: int
+    margin: float
+    at: float | None
+    words: str
+    value: float | None = None
+
+
+def aims_of(model: PlannedModel, counts: Counts | None) -> list[MarginTarget]:
+    """Return the targets of a spec as margins; a target without a level is for every published level.
+
+    Parameters
+    ----------
+    counts
+        Public ones, by which parts of unreliable cells are judged.
+
+    Raises
+    ------
+    InputError
+        No budget could meet one.
+    """
+    return [
+        _aim(model, target, level, depth, counts)
+        for target in model.loaded.spec.targets
+        for level, depth in model.shown(target.array).items()
+        if target.level in (None, level)
+    ]
+
+
+def even_aims(model: PlannedModel) -> list[MarginTarget]:
+    """Return even targets: the same margin at every published level of the counts of every table."""
+    return [
+        MarginTarget(table.name, level, depth, 100.0, None, "as narrow as can be")
+        for table in model.loaded.spec.tables
+        for level, depth in model.shown(table.name).items()
+    ]
+
+
+def _aim(model: PlannedModel, target: Target, level: str, depth: int, counts: Counts | None) -> MarginTarget:
+    at = None if target.at is None else float(target.at)
+    margin = target.largest
+    if margin is None:
+        margin, at = _reliable(model, target, level, depth, counts)
+    reading = model.reading(target.array)
+    size = reading.largest(float(margin))
+    if not size > 0:
+        raise InputError(
+            f"whole numbers have no margin of error below {reading.step:g}",
+            where=f"targets, {in_words(target.array, '')}",
+            hint=f"aim for a margin of at least {reading.step:g}",
+        )
+    value = None if target.value is None else float(target.value)
+    return MarginTarget(target.array, level, depth, size, at, target.words, value)
+
+
+def _reliable(
+    model: PlannedModel, target: Target, level: str, depth: int, counts: Counts | None
+) -> tuple[Fraction, float | None]:
+    """Return the margin that leaves so many cells reliable, and the count that decides it."""
+    quality = model.loaded.spec.publication.quality
+    assert quality is not None and quality.unreliable is not None  # noqa: S101 - the spec's own check
+    if isinstance(quality.unreliable, int):
+        return Fraction(quality.unreliable), None
+    if counts is None or target.table not in counts:
+        raise InputError(
+            "public counts must say how many cells are unreliable",
+            where=f"targets, table {target.table}",
+            hint="name a release with --like, or declare public totals as invariants",
+        )
+    depths = model.agreement.layouts[target.table]
+    nodes = [0] if depths.along is None else depths.along.depth[: depths.nodes] == depth
+    part = float(target.unreliable or 0)
+    count = quantile_count(counts[target.table][nodes], part)
+    if count < 1:
+        raise InputError(
+            f"more than {100 * part:g} % of the cells of {in_words(target.table, level)} are empty by public "
+            "counts, and no budget makes those reliable",
+            where="targets",
+            hint="allow more unreliable cells, or cross fewer columns",
+        )
+    return quality.unreliable * Fraction(count), count
+
+
+def in_words(array: str, level: str) -> str:
+    """Return a table, or a measure of one, and its level in a few words."""
+    name = array.replace("-", ": ", 1)  # the name of a table has none
+    return f"{name}, {level}" if level else name
+
+
+def by_place(aims: Sequence[MarginTarget]) -> dict[tuple[str, str], list[int]]:
+    """Return the positions of the targets of every (table, level)."""
+    by_key: dict[tuple[str, str], list[int]] = {}
+    for number, aim in enumerate(aims):
+        by_key.setdefault((aim.table, aim.level), []).append(number)
+    return by_key
+
 
 KNOWN_WELL = 0.2
 """Largest margin of a number that is relied on, in parts of it."""
@@ -47,14 +165,12 @@ _ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is proposed for a measure.
+    """The proposed bounds of a measure.
 
     Attributes
     ----------
     start, end, step
         As a spec has them; those of the spec itself where the release says nothing.
-    new
-        Whether they are proposed.
     why
         The reasons, in a sentence or two.
     """
@@ -69,7 +185,7 @@ class Bounds:
 
 
 def bounds_like(loaded: Loaded, release: Released) -> tuple[Bounds, ...]:
-    """Return what a release says of the bounds of every measure of a spec.
+    """Return proposed bounds from a release for every measure of a spec.
 
     Parameters
     ----------
@@ -86,14 +202,14 @@ def bounds_like(loaded: Loaded, release: Released) -> tuple[Bounds, ...]:
 
 def with_bounds(loaded: Loaded, bounds: Sequence[Bounds]) -> Loaded:
     """Return a spec with these bounds of its measures."""
-    found = {(each.table, each.measure): each for each in bounds if each.new}
+    bounds_by_name = {(bound.table, bound.measure): bound for bound in bounds if bound.new}
     tables = []
     for table in loaded.spec.tables:
         measures = dict(table.measures)
         for name, measure in table.measures.items():
-            own = found.get((table.name, name))
-            if own is not None:
-                update = {"start": own.start, "end": own.end, "step": own.step}
+            bound = bounds_by_name.get((table.name, name))
+            if bound is not None:
+                update = {"start": bound.start, "end": bound.end, "step": bound.step}
                 measures[name] = measure.model_copy(update=update)
         tables.append(table.model_copy(update={"measures": measures}))
     return replace(loaded, spec=loaded.spec.model_copy(update={"tables": tuple(tables)}))
@@ -113,17 +229,17 @@ def _proposed(loaded: Loaded, table: Table, name: str, measure: Measure, release
             return kept(reason)
     wanted = measure.level_of or "mean"
     binned = wanted != "mean"
-    known = [each for each in _known(release, measure.of) if each[0] == wanted]
+    known = [case for case in _known(release, measure.of) if case[0] == wanted]
     if not known:
         return kept(f"the release publishes no {wanted} of {measure.of} that is known well")
-    _, size, where = max(known, key=lambda each: each[1])
+    _, size, where = max(known, key=lambda case: case[1])
     above = size - measure.bottom
     if above <= 0:
         return kept(f"the largest {wanted} of a cell is no more than {measure.bottom}")
-    said = f"the largest {wanted} of a cell that is known well is {in_figures(size)} ({where})"
+    words = f"the largest {wanted} of a cell that is known well is {in_figures(size)} ({where})"
     if binned:
         end, step = _rounded(measure, MEDIANS * above)
-        why = f"{said}; a {wanted} feels no clamping as long as it lies within the bounds"
+        why = f"{words}; a {wanted} feels no clamping as long as it lies within the bounds"
         return Bounds(table.name, name, measure.bottom, end, step, new=True, why=why)
     records = _typical(release, table)
     noise = _noise(loaded, table, name, measure)
@@ -134,7 +250,7 @@ def _proposed(loaded: Loaded, table: Table, name: str, measure: Measure, release
     lost = in_figures(records * above * beyond / of)
     spread = noise * (width if not measure.linear else end) / of
     why = (
-        f"{said}. If values fall off exponentially, {beyond:.2g} of their total lies beyond the bound: a "
+        f"{words}. If values fall off exponentially, {beyond:.2g} of their total lies beyond the bound: a "
         f"{measure.kind} of {records:,.0f} records loses {lost}, and has "
         f"noise of standard deviation {in_figures(spread)}"
     )
@@ -162,14 +278,14 @@ def _known(release: Released, column: str) -> Iterator[tuple[str, float, str]]:
 
 def _well(values: Floats, margins: Floats) -> Bools:
     with np.errstate(invalid="ignore"):
-        found: Bools = (values > 0) & (margins <= KNOWN_WELL * values)
-    return found
+        known_well: Bools = (values > 0) & (margins <= KNOWN_WELL * values)
+    return known_well
 
 
 def _typical(release: Released, table: Table) -> float:
-    """Return how many records a cell of a table holds: the median of those that hold some, in the release."""
-    names = [each.name for each in release.spec.tables if set(each.dimensions) == set(table.dimensions)]
-    names += [each.name for each in release.spec.tables]
+    """Return the median number of records in non-empty cells of a table, in the release."""
+    names = [other.name for other in release.spec.tables if set(other.dimensions) == set(table.dimensions)]
+    names += [table.name for table in release.spec.tables]
     layout = release.layouts[names[0]]
     last = list(layout.cuts.values())[-1]
     counts = release.table(names[0]).counts[last]
@@ -177,7 +293,7 @@ def _typical(release: Released, table: Table) -> float:
 
 
 def _noise(loaded: Loaded, table: Table, name: str, measure: Measure) -> float:
-    """Return the standard deviation of the noise in a sum for each unit of its bound, all weights alike."""
+    """Return the standard deviation of the noise in a sum for each unit of its bound, for equal weights."""
     spec = loaded.spec
     array = array_of(table.measures, table.name, name)
     last = [loss for (owner, _), loss in spec.losses.items() if owner == array][-1]
@@ -186,11 +302,11 @@ def _noise(loaded: Loaded, table: Table, name: str, measure: Measure) -> float:
 
 
 def _rounded(measure: Measure, width: float) -> tuple[int, Fraction]:
-    """Return a bound so far above ``from``, or a little farther, and a step that divides both."""
+    """Return a bound at least so far above ``from``, and a step that divides both."""
     unit = 10.0 ** math.floor(math.log10(width))
-    whole = max(1, round(next(each for each in _ROUND if each * unit >= width * (1 - 1e-9)) * unit))
-    step = whole // (STEPS if measure.level_of in (None, "mean") else BINS)
-    return measure.bottom + whole, Fraction(math.gcd(step, measure.bottom) or 1)
+    rounded = max(1, round(next(factor for factor in _ROUND if factor * unit >= width * (1 - 1e-9)) * unit))
+    step = rounded // (STEPS if measure.level_of in (None, "mean") else BINS)
+    return measure.bottom + rounded, Fraction(math.gcd(step, measure.bottom) or 1)
 
 
 # --- public counts to judge a plan by: of a release that was published already, or spread from public totals
@@ -245,7 +361,7 @@ def table_like(model: PlannedModel, table: str, release: Released) -> Floats:
 
 
 def _rows(layout: Layout, other: Layout) -> slice | None:
-    """Return which nodes of a published table a planned one needs; None where the table does not do."""
+    """Return the nodes of a published table that a planned one needs; None where the table does not fit."""
     same = {domain.name: domain.codes for domain in other.others}
     if any(same.get(domain.name) != domain.codes for domain in layout.others):
         return None
@@ -258,12 +374,12 @@ def _rows(layout: Layout, other: Layout) -> slice | None:
 
 
 def _arranged(layout: Layout, other: Layout, counts: Floats) -> Floats:
-    """Add up the dimensions that the planned table does not have, and put the others in its order."""
+    """Sum over the dimensions that the planned table does not have, and put the others in its order."""
     if layout.along is None:
         counts = counts[np.asarray(other.parents) < 0].sum(axis=0, keepdims=True)
     names = [domain.name for domain in other.others]
     wanted = [domain.name for domain in layout.others]
-    away = tuple(1 + place for place, name in enumerate(names) if name not in wanted)
+    away = tuple(1 + index for index, name in enumerate(names) if name not in wanted)
     kept = [name for name in names if name in wanted]
     full = counts.reshape(len(counts), *(domain.size for domain in other.others)).sum(axis=away)
     arranged: Floats = full.transpose(0, *(1 + kept.index(name) for name in wanted)).reshape(len(counts), -1)
@@ -271,7 +387,7 @@ def _arranged(layout: Layout, other: Layout, counts: Floats) -> Floats:
 
 
 def counts_of_totals(agreement: Agreement) -> Counts | None:
-    """Return counts that agree with the public totals of a spec, its invariants, and are even otherwise.
+    """Return counts that agree with the invariants of a spec and are even otherwise.
 
     Iterative proportional fitting, table by table. None where the spec has no invariants.
     """
@@ -285,16 +401,19 @@ def _fitted(agreement: Agreement, name: str) -> Floats:
     counts = np.zeros(frame.shape)
     counts[frame.tree.leaf] = 1.0
     known = {
-        each: agreement.overlap.views(name, each)
-        for each in agreement.known
-        if agreement.overlap.tables[each].marginal.within(frame.marginal)
+        marginal: agreement.overlap.views(name, marginal)
+        for marginal in agreement.known
+        if agreement.overlap.tables[marginal].marginal.within(frame.marginal)
     }
     for _ in range(_SWEEPS):
-        for each, (own, other) in known.items():
-            have, want = own.gather(added_up(frame.tree, counts)), other.gather(agreement.known[each].values)
+        for marginal, (mine, other) in known.items():
+            have, want = (
+                mine.gather(added_up(frame.tree, counts)),
+                other.gather(agreement.known[marginal].values),
+            )
             ratio = np.divide(want, have, out=np.zeros_like(have), where=have > 0)
             factors = np.zeros(frame.shape)
-            own.scatter(ratio, factors)
+            mine.scatter(ratio, factors)
             for block in frame.tree.down(frame.cells):
                 factors[block.children] += block.to_children(factors[block.parents])
             counts = np.where(frame.tree.leaf[:, None], counts * factors, 0.0)
@@ -303,10 +422,10 @@ def _fitted(agreement: Agreement, name: str) -> Floats:
 
 def added_up(tree: Hierarchy, counts: Floats) -> Floats:
     """Return a table whose leaves are given with the sums above them."""
-    whole = np.where(tree.leaf[:, None], counts, 0.0)
-    for block in tree.up(whole.shape[1]):
-        whole[block.parents] = block.total(whole[block.children])
-    return whole
+    leaves = np.where(tree.leaf[:, None], counts, 0.0)
+    for block in tree.up(leaves.shape[1]):
+        leaves[block.parents] = block.total(leaves[block.children])
+    return leaves
 
 
 def quantile_count(counts: Floats, part: float) -> float:
@@ -319,5 +438,5 @@ def quantile_count(counts: Floats, part: float) -> float:
 
 
 def in_figures(size: float) -> str:
-    """Return a margin with four digits, and the zeros behind them."""
+    """Return a margin with four significant digits."""
     return f"{size:,.4g}" if size < 10_000 else f"{float(f'{size:.4g}'):,.0f}"
