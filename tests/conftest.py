@@ -47,7 +47,7 @@ settings.register_profile(
 settings.load_profile("tabularium")
 
 
-judge_here()
+judge_here(plainly=not full())
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups

@@ -1,29 +1,43 @@
 """Suites judged in a few lines, for tests of other things: Great Expectations takes a third of a small release.
 
 At full size the library judges. ``tests/validations/suites`` tests it at any size, and that these lines say
-the same; whatever runs in a process of its own (commands, drivers, installations) has the library too.
+the same. Processes that tests start judge in the same way, unless their environment says ``BY_THE_LIBRARY``: the
+command as a user types it does, and what is searched for leaks.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 
 from tabularium.validations.suites import expectations as suite_process
 from tabularium.validations.suites import gx_engine
 from tabularium.validations.suites.gx_engine import Bound, Expected, Number
-from tests.sizes import full
 
 LIBRARY = gx_engine.run_suite
+BY_THE_LIBRARY = {"TABULARIUM_TEST_SUITES": "library"}
+CUSTOMS = Path(__file__).parent / "flows" / "operations" / "halting"
 
 
-def judge_here() -> None:
-    """Let this process judge its suites itself, by the library at full size; before a flow is imported."""
+def judge_here(*, plainly: bool) -> None:
+    """Let this process judge its suites itself, by the library or in these lines; before a flow is imported.
+
+    The processes that it starts judge as it does.
+    """
     suite_process.suites_beside = nullcontext
-    if not full():
-        gx_engine.run_suite = plain
+    if plainly:
+        judge_plainly()
+        os.environ |= {"TABULARIUM_TEST_SUITES": "plain", "PYTHONPATH": str(CUSTOMS)}
+
+
+def judge_plainly() -> None:
+    """Judge suites here, in this process, without the library."""
+    suite_process.suites_beside = nullcontext
+    gx_engine.run_suite = plain
 
 
 def plain(
