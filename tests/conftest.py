@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.plain_suites import judge_here
+from tests.plain_suites import judge_here, judge_plainly_in_children
 from tests.sizes import full
 
 pytest_plugins = ["tests.ledger.fixtures", "tests.tasks.arrival.stores"]
@@ -48,6 +48,13 @@ settings.load_profile("tabularium")
 
 
 judge_here(plainly=not full())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Settle how suites are judged where tests run: in the workers of xdist, and not in what starts them."""
+    starts_workers = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
+    if not full() and not starts_workers:
+        judge_plainly_in_children()
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups

@@ -24,20 +24,17 @@ CUSTOMS = Path(__file__).parent / "flows" / "operations" / "halting"
 
 
 def judge_here(*, plainly: bool) -> None:
-    """Let this process judge its suites itself, by the library or in these lines; before a flow is imported.
-
-    The processes that it starts judge as it does.
-    """
+    """Let this process judge its suites itself, by the library or in these lines; before a flow is imported."""
     suite_process.suites_beside = nullcontext
     if plainly:
-        judge_plainly()
-        os.environ |= {"TABULARIUM_TEST_SUITES": "plain", "PYTHONPATH": str(CUSTOMS)}
+        gx_engine.run_suite = plain
 
 
-def judge_plainly() -> None:
-    """Judge suites here, in this process, without the library."""
-    suite_process.suites_beside = nullcontext
-    gx_engine.run_suite = plain
+def judge_plainly_in_children() -> None:
+    """Have the processes that this one starts judge in these lines too."""
+    there = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CUSTOMS), there]))
+    os.environ["TABULARIUM_TEST_SUITES"] = "plain"
 
 
 def plain(

@@ -108,7 +108,7 @@ def _judge_plainly() -> None:
     spec = spec_from_file_location("plain_suites", Path(__file__).parents[3] / "plain_suites.py")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.judge_plainly()
+    module.judge_here(plainly=True)
 
 
 if os.environ.get("TABULARIUM_TEST_SUITES") == "plain":
