@@ -1,8 +1,8 @@
 """Suites judged in a few lines, for tests of other things: Great Expectations takes a third of a small release.
 
 At full size the library judges. ``tests/validations/suites`` tests it at any size, and that these lines say
-the same. Processes that tests start judge in the same way, unless their environment says ``BY_THE_LIBRARY``: the
-command as a user types it does, and what is searched for leaks.
+the same. Processes that tests start judge in the same way, unless their environment says ``BY_THE_LIBRARY``: two
+commands as users type them do, and the runs that are searched for leaks.
 """
 
 from __future__ import annotations
