@@ -1,7 +1,8 @@
 # What a newcomer needs is `make demo`, what a contributor needs is `make test`; both set everything up.
 PYTHON ?= python3
 BIN := .venv/bin
-PYTEST := $(BIN)/pytest -n 2 --dist loadgroup -rs
+# Three workers for two cores: tests wait for servers, disks and processes a fifth of their time.
+PYTEST := $(BIN)/pytest -n 3 --dist loadgroup -rs
 
 # Machine code of the numerical kernels, as Numba keeps it.
 KERNELS := mechanisms/__pycache__/.compiled
@@ -59,8 +60,9 @@ types: .venv/.ready  ## mypy, strict
 debian:  ## as root: install PostgreSQL and Chromium, which some tests need
 	@$(PYTHON) -m tests.debian
 
-# Once, beside the type check: every worker of the tests would otherwise compile them for itself.
-$(KERNELS): $(wildcard mechanisms/*/*.py mechanisms/*/*/*.py) | .venv/.ready
+# Once, beside the type check: every worker of the tests would otherwise compile them for itself. Numba compiles
+# a file anew when it has changed, so only files with kernels are asked about.
+$(KERNELS): $(shell grep -rl --include='*.py' '@compiled' mechanisms) | .venv/.ready
 	$(BIN)/python -m tests.mechanisms.histograms.results > /dev/null
 	@mkdir -p $(@D) && touch $@
 

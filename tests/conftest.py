@@ -1,4 +1,28 @@
-"""Shared settings of the tests: nothing is read from or written to the user's own home."""
+"""Shared settings of the tests: nothing is read from or written to the user's own home.
+
+Every promise is held by a test of ``make test``. What ``make audit`` adds is search, and more of the same:
+
+===============================================  =====================================  =========================
+what                                             ``make test``                          ``make audit``
+===============================================  =====================================  =========================
+suites of rules, in processes of the tests       in a few lines; by the library in its  by Great Expectations
+                                                 own tests, two commands, leak runs
+replay audits of registered mechanisms           each set of parameters, each           each with each
+                                                 definition
+their search, after the first set of parameters  3 examples, every 40th edge pair       12, every 8th
+sound twins                                      3 examples, every 15th edge pair       40, every one
+worst pairs                                      the first definition                   every one
+what the outputs show                            mechanisms that must show something    all
+kills of a release                               every 32nd durable event               every one
+kills of the ledger                              every 13th (PostgreSQL: 29th)          every one
+random kills, races, damages                     15, 100, 5                             300, 1 000, 100
+simulated releases for margins                   3 to 60                                60 to 1 000
+examples of Hypothesis                           2 to 150, always the same              50 to 1 000, others
+runs that are killed, cancelled, resumed         decisions found, a folder waited for    all, on both databases
+a bad day                                        2 products, 2 drops, no faults         21, 120, with faults
+Spark                                            one release on a cluster               every test of the engine
+===============================================  =====================================  =========================
+"""
 
 from __future__ import annotations
 
@@ -10,7 +34,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.plain_suites import judge_here
+from tests.plain_suites import judge_here, judge_plainly_in_children
 from tests.sizes import full
 
 pytest_plugins = ["tests.ledger.fixtures", "tests.tasks.arrival.stores"]
@@ -47,7 +71,14 @@ settings.register_profile(
 settings.load_profile("tabularium")
 
 
-judge_here()
+judge_here(plainly=not full())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Settle how suites are judged where tests run: in the workers of xdist, and not in what starts them."""
+    starts_workers = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
+    if not full() and not starts_workers:
+        judge_plainly_in_children()
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups

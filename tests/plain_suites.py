@@ -1,29 +1,40 @@
 """Suites judged in a few lines, for tests of other things: Great Expectations takes a third of a small release.
 
 At full size the library judges. ``tests/validations/suites`` tests it at any size, and that these lines say
-the same; whatever runs in a process of its own (commands, drivers, installations) has the library too.
+the same. Processes that tests start judge in the same way, unless their environment says ``BY_THE_LIBRARY``: two
+commands as users type them do, and the runs that are searched for leaks.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 
 from tabularium.validations.suites import expectations as suite_process
 from tabularium.validations.suites import gx_engine
 from tabularium.validations.suites.gx_engine import Bound, Expected, Number
-from tests.sizes import full
 
 LIBRARY = gx_engine.run_suite
+BY_THE_LIBRARY = {"TABULARIUM_TEST_SUITES": "library"}
+CUSTOMS = Path(__file__).parent / "flows" / "operations" / "halting"
 
 
-def judge_here() -> None:
-    """Let this process judge its suites itself, by the library at full size; before a flow is imported."""
+def judge_here(*, plainly: bool) -> None:
+    """Let this process judge its suites itself, by the library or in these lines; before a flow is imported."""
     suite_process.suites_beside = nullcontext
-    if not full():
+    if plainly:
         gx_engine.run_suite = plain
+
+
+def judge_plainly_in_children() -> None:
+    """Have the processes that this one starts judge in these lines too."""
+    there = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CUSTOMS), there]))
+    os.environ["TABULARIUM_TEST_SUITES"] = "plain"
 
 
 def plain(

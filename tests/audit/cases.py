@@ -318,19 +318,27 @@ CASES: dict[str, Case] = {
 CASES = {name: replace(case, large=case.large or LARGE) for name, case in CASES.items()}
 
 
-def forms(*, further: Any = ()) -> Iterator[Any]:
-    """Each name, set of parameters, definition of privacy; ``further`` marks all but the first of the definitions."""
+def forms(*, further: Any = (), also_of_the_first: bool = True) -> Iterator[Any]:
+    """Each name, set of parameters, definition of privacy; ``further`` marks all but the first of the definitions.
+
+    Those of the first set of parameters are marked only if ``also_of_the_first``.
+    """
     for name, case in CASES.items():
         definitions = MECHANISMS[name].definitions
         for number, parameters in enumerate(case.parameters):
             for definition in definitions:
-                marks = further if definition != definitions[0] else ()
+                other = definition != definitions[0] and (also_of_the_first or number > 0)
+                marks = further if other else ()
                 yield pytest.param(
                     name, parameters, definition, id=f"{name}-{number}-{definition}", marks=marks
                 )
 
 
 every_form = pytest.mark.parametrize(("name", "parameters", "definition"), list(forms()))
+#: Each set of parameters, and each definition; at full size each with each.
+each_form = pytest.mark.parametrize(
+    ("name", "parameters", "definition"), list(forms(further=pytest.mark.audit, also_of_the_first=False))
+)
 
 
 def some_counts(case: Case) -> Iterator[Counts]:

@@ -66,6 +66,11 @@ def samplers() -> Iterator[tuple[str, ast.Module]]:
             yield path.name, ast.parse(path.read_text())
 
 
+def called(node: ast.AST) -> str:
+    """Return the name of the function that a node calls by its bare name; nothing where it does not."""
+    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+
+
 def generators(tree: ast.Module) -> list[str]:
     """Every mention of a random generator in a module."""
     found = []
@@ -88,7 +93,8 @@ def generators(tree: ast.Module) -> list[str]:
                 found.append(ast.unparse(node))
         elif isinstance(node, ast.Name) and node.id in NAMES:
             found.append(node.id)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"__import__", "import_module"}:
+        elif called(node) in {"__import__", "import_module"}:
+            assert isinstance(node, ast.Call)
             found += [
                 a.value for a in node.args if isinstance(a, ast.Constant) and str(a.value).startswith(MODULES)
             ]
@@ -140,7 +146,7 @@ def ways_round(tree: ast.Module) -> list[str]:
             owner = ast.unparse(node.value)
             if owner not in {"self", "cls"}:
                 found.append(f"{owner}.{node.attr}")
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"getattr", "vars", "__import__"}:
+        if called(node) in {"getattr", "vars", "__import__"}:
             found.append(ast.unparse(node))
     return found
 

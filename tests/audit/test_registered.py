@@ -17,7 +17,7 @@ from tabularium.mechanisms.channel.replay.replay_audit import (
     Audit,
     same_under_forced_outputs,
 )
-from tests.audit.cases import CASES, every_form, forms, some_counts
+from tests.audit.cases import CASES, each_form, every_form, forms, some_counts
 from tests.audit.elsewhere import another_process, pairs, replay_elsewhere
 from tests.audit.replays import FORCES, audit, judge
 from tests.audit.traps import trapped
@@ -33,7 +33,7 @@ def pool() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
-@every_form
+@each_form
 def test_it_is_private(name: str, parameters: dict[str, Any], definition: Definition) -> None:
     """The whole search for the first form of each, a part of it for the others."""
     case = CASES[name]
@@ -55,7 +55,7 @@ def test_its_worst_pair_shows_that_no_noise_is_wasted(
             assert found.loss >= case.reaches * float(BUDGET)
 
 
-@every_form
+@each_form
 def test_it_remembers_nothing(
     name: str, parameters: dict[str, Any], definition: Definition, pool: ProcessPoolExecutor
 ) -> None:

@@ -14,17 +14,18 @@ import pytest
 from tabularium.flows.cli.app import COMMANDS, app, imported
 from tabularium.ledger import Ledger
 from tests.flows.release.scene import write_scene
+from tests.plain_suites import BY_THE_LIBRARY
 
 ROOT = Path(__file__).parents[3]
 # One worker: Prefect makes its database once.
 engine = pytest.mark.xdist_group("engine")
 
 
-def tabularium(*words: str) -> subprocess.CompletedProcess[str]:
+def tabularium(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tabularium.flows.cli.app", *words],
         cwd=ROOT,
-        env={**os.environ, "COLUMNS": "200"},
+        env={**os.environ, "COLUMNS": "200", **environment},
         capture_output=True,
         text=True,
         timeout=180,
@@ -36,7 +37,7 @@ def tabularium(*words: str) -> subprocess.CompletedProcess[str]:
 @engine
 def test_run_twice_and_show(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
-    first = tabularium("run", str(spec), "--home", str(home.path), "--json")
+    first = tabularium("run", str(spec), "--home", str(home.path), "--json", **BY_THE_LIBRARY)
     assert first.returncode == 0, first.stderr
     outcome = json.loads(first.stdout)
     assert outcome["status"] == "published"

@@ -18,6 +18,7 @@ from tabularium.flows.release import release
 from tabularium.mechanisms.errors import RunRefused
 from tabularium.validations.suites.gx_engine import library
 from tests.flows.release.scene import write_scene
+from tests.sizes import full
 
 PRODUCTS = ("first", "equal", "other")
 # Noise so wide that no two counts are the same by chance, and nothing that would make them all zero.
@@ -29,7 +30,8 @@ LEVELS = 'levels: {nation: "1/2", place: "1/2"}'
 
 
 def main(root: Path) -> None:
-    library()  # each release would otherwise start a process that imports it anew
+    if full():
+        library()  # each release would otherwise start a process that imports it anew
     spec, home = write_scene(root / "agency")
     text = spec.read_text().replace('budget: "1"', OPTIONS[0]) + OPTIONS[1]
     text = text.replace('levels: {nation: "1/4", province: "1/4", place: "1/2"}', LEVELS)

@@ -24,6 +24,7 @@ from tabularium.ledger import Ledger
 from tabularium.ledger.export import export
 from tabularium.tasks.runtime.home import Home
 from tests.flows.release.equality_driver import PRODUCTS
+from tests.plain_suites import CUSTOMS
 
 ROOT = Path(__file__).parents[3]
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("equality")]
@@ -41,7 +42,7 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Path:
         **os.environ,
         "HOME": str(root / "user"),
         "PREFECT_HOME": str(root / "user" / "prefect"),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{CUSTOMS}{os.pathsep}{ROOT}",
         "PREFECT_LOGGING_LEVEL": "DEBUG",
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
     }

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from prefect import flow
-from prefect.testing.utilities import prefect_test_harness
 
 from tabularium.mechanisms.errors import InputError, InputRefused, InternalError
 from tabularium.tasks.count.count_files import CountFile, read_counts
@@ -135,6 +134,8 @@ def test_inside_a_flow_it_is_a_task_of_that_name() -> None:
     @flow
     def twice() -> tuple[int, str | None, str | None]:
         return double(4), where(), several()
+
+    from prefect.testing.utilities import prefect_test_harness  # its server takes a while to import
 
     with prefect_test_harness(server_startup_timeout=180):
         assert twice() == (8, "where", "several")

@@ -12,6 +12,7 @@ from tests.plain_suites import LIBRARY
 
 @pytest.fixture(scope="module", autouse=True)
 def judged_by_the_library() -> Iterator[None]:
+    assert LIBRARY.__module__ == gx_engine.__name__
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gx_engine, "run_suite", LIBRARY)
         yield

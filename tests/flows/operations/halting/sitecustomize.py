@@ -1,6 +1,9 @@
-"""For tests that kill: a process of a flow halts where a stage begins, once.
+"""What processes that tests start do otherwise: they judge suites in a few lines, and halt where a test says.
 
-Python imports this at its start, where this folder is on PYTHONPATH. ``TABULARIUM_TEST_HALTS`` names a folder; a
+Python imports this at its start, where this folder is on PYTHONPATH. With ``TABULARIUM_TEST_SUITES=plain`` suites
+are judged by ``tests/plain_suites.py``: to import Great Expectations is half the work of a small release.
+
+For tests that kill, a process of a flow halts where a stage begins, once: ``TABULARIUM_TEST_HALTS`` names a folder; a
 file ``PRODUCT`` in it holds the name of the stage. It becomes ``PRODUCT.halted``, with the process's id inside,
 and the process goes on when that is removed. With ``TABULARIUM_TEST_HEARTBEATS=often`` it sends heartbeats every
 two seconds, where Prefect allows thirty, half a minute of silence is enough to be taken for dead, and that is
@@ -99,6 +102,17 @@ class _WhenImported:
         return spec
 
 
+def _judge_plainly() -> None:
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location("plain_suites", Path(__file__).parents[3] / "plain_suites.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.judge_here(plainly=True)
+
+
+if os.environ.get("TABULARIUM_TEST_SUITES") == "plain":
+    sys.meta_path.insert(0, _WhenImported("tabularium.validations.suites.expectations", _judge_plainly))
 if halts := os.environ.get("TABULARIUM_TEST_HALTS"):
     sys.meta_path.insert(
         0, _WhenImported("tabularium.tasks.runtime.stage", lambda: _stop_at_stages(Path(halts)))
