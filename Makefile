@@ -1,8 +1,7 @@
 # What a newcomer needs is `make demo`, what a contributor needs is `make test`; both set everything up.
 PYTHON ?= python3
 BIN := .venv/bin
-# Three workers for two cores: tests wait for servers, disks and processes a fifth of their time.
-PYTEST := $(BIN)/pytest -n 3 --dist loadgroup -rs
+PYTEST := $(BIN)/pytest -n 2 --dist loadgroup -rs
 
 # Machine code of the numerical kernels, as Numba keeps it.
 KERNELS := mechanisms/__pycache__/.compiled
