@@ -18,7 +18,7 @@ from tabularium.validations.spec.checks.measure_checks import check_measures
 from tabularium.validations.spec.columns import HierarchyColumn
 from tabularium.validations.spec.draft import Draft
 from tabularium.validations.spec.measures.array_owners import counts_of, in_order, with_shares
-from tabularium.validations.spec.mechanism_listing import parameters_of
+from tabularium.validations.spec.mechanism_parameters import parameters_of
 from tabularium.validations.spec.privacy import tallies_of
 from tabularium.validations.spec.problems import Path, choose, listed, quoted
 from tabularium.validations.spec.tables import APART, PER_REGION, Table, TableEntry
