@@ -32,8 +32,11 @@ GIVEN: dict[str, dict[str, Any]] = {
 }
 #: Parameters with which a mechanism may measure sums over ranges, tried in this order.
 FOR_RANGES: tuple[dict[str, Any], ...] = ({}, {"workload": "ranges"}, {"boost": True})
-#: The data of the table of ``benchmarks.bench_histograms``; it measures more.
-DATA = ("waitakere", "waitakere grid", "dwellings", "HEPTH", "MEDCOST", "PATENT", "ADULT_caploss")
+#: Kinds of data in the tables of ``benchmarks.bench_histograms``; it measures more.
+DATA = {
+    "areas": ("waitakere", "waitakere grid", "dwellings"),
+    "rows": ("HEPTH", "MEDCOST", "PATENT", "ADULT_caploss"),
+}
 #: A map and a sparse row of ``benchmarks.bench_histograms``.
 ACCURACY = ("waitakere grid", "ADULT_caploss")
 #: What ``benchmarks.bench_ranges`` calls a ratio -> what it is on the page.
@@ -95,26 +98,23 @@ def mechanism_list(_: str) -> str:
     )
 
 
-def cell_errors(_: str) -> str:
-    """Return the errors of a cell on public histograms, the least in each column bold."""
-    rows = [row for row in HISTOGRAMS.read() if row["data"] in DATA]
-    data = list(dict.fromkeys(row["data"] for row in rows))
+def cell_errors(kind: str) -> str:
+    """Return the errors of a cell on public histograms of one kind, the least of all in each column bold."""
+    rows = [row for row in HISTOGRAMS.read() if row["data"] in DATA[kind]]
     labels = list(dict.fromkeys(row["mechanism"] for row in rows))
     epsilons = list(dict.fromkeys(row["epsilon"] for row in rows))
     error = {(row["mechanism"], row["data"], row["epsilon"]): float(row["mean |error|"]) for row in rows}
-    least = {
-        (name, epsilon): min(error[label, name, epsilon] for label in labels)
-        for name in data
-        for epsilon in epsilons
-    }
 
-    def figures(label: str, name: str) -> str:
-        found = [(error[label, name, epsilon], least[name, epsilon]) for epsilon in epsilons]
+    def figures(label: str, data: str) -> str:
+        found = [
+            (error[label, data, epsilon], min(error[each, data, epsilon] for each in labels))
+            for epsilon in epsilons
+        ]
         return "/".join(f"**{number(value)}**" if value == best else number(value) for value, best in found)
 
     return table(
-        ("ε = " + "/".join(f"{float(Fraction(each)):g}" for each in epsilons), *data),
-        [(_code(label), *(figures(label, name) for name in data)) for label in labels],
+        ("ε = " + "/".join(f"{float(Fraction(each)):g}" for each in epsilons), *DATA[kind]),
+        [(_code(label), *(figures(label, data) for data in DATA[kind])) for label in labels],
     )
 
 
@@ -146,29 +146,29 @@ def range_errors(_: str) -> str:
     )
 
 
-def reproduction(_: str) -> str:
-    """Return by what factor errors here differ from those that the papers print."""
-    ratios: dict[tuple[str, str, str], list[float]] = {}
+def reproduction(suite: str) -> str:
+    """Return by what factor errors here differ from those that a paper prints."""
+    ratios: dict[tuple[str, str], list[float]] = {}
     for row in REPRODUCTION.read():
-        if row["published"]:
-            place = (row["suite"], row["experiment"], row["mechanism"])
-            ratios.setdefault(place, []).append(float(row["error"]) / float(row["published"]))
+        if row["suite"] == suite and row["published"]:
+            ratio = float(row["error"]) / float(row["published"])
+            ratios.setdefault((row["experiment"], row["mechanism"]), []).append(ratio)
     return table(
-        ("suite", "experiment", "mechanism", "error here / in the paper", "from/to"),
+        ("experiment", "mechanism", "here / in the paper", "from/to"),
         [
-            (
-                *place,
-                number(exp(mean(map(log, found))), 2),
-                f"{number(min(found), 2)}/{number(max(found), 2)}",
-            )
+            (*place, _ratio(exp(mean(map(log, found)))), f"{_ratio(min(found))}/{_ratio(max(found))}")
             for place, found in ratios.items()
         ],
     )
 
 
-def number(value: float, digits: int = 3) -> str:
-    """Return a figure with so many significant digits, without an exponent."""
-    return f"{value:.{digits}g}" if value < 10**digits else f"{value:.0f}"
+def _ratio(value: float) -> str:
+    return f"{value:.{2 if value < 1 else 1 if value < 10 else 0}f}"
+
+
+def number(value: float) -> str:
+    """Return a figure with three significant digits, without an exponent."""
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
 def kinds() -> Iterator[tuple[list[str], type[Mechanism]]]:
