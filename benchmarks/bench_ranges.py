@@ -1,7 +1,7 @@
 """Sums over ranges: `denoise` with its workload, over the best of all other mechanisms.
 
     python -m benchmarks.bench_ranges [--data NAME ...] [--epsilon 0.01 0.1 1] [--runs 20]
-                                            [--write FILE] [--others FILE]
+                                            [--write FILE] [--others FILE] [--csv FILE]
 
 For each data set and ε: the mean |error| of 2 000 random ranges (boxes of tables), of 2 000 short ones (2 to 64
 cells along each axis, with ``longest: 64``) and of single cells, each a mean over the runs and divided by
@@ -9,7 +9,8 @@ the least such mean of the others; single cells over the plain form alone. The l
 over the rows, and over the tables. The best of many means of few runs is lucky, so few runs flatter the others.
 
 ``--write`` keeps all means; ``--others`` takes those of the others from such a file, for they are the same as
-long as they are not changed. One process, one thread. The real histograms are looked for beside the project
+long as they are not changed. ``--csv`` writes the ratios; the file that the pages use is
+benchmarks/results/ranges.csv. One process, one thread. The real histograms are looked for beside the project
 and are not part of it; without them made-up look-alikes are measured, and the first line says so.
 """
 
@@ -27,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bench_histograms import BESIDE, REAL, one_core
+from benchmarks.result_tables import RANGES
 from tabularium.lab.comparison.data_sets import LIKENESSES, lookalike
 from tabularium.lab.comparison.error_measures import (
     absolute_of_rectangles,
@@ -129,6 +131,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--write", type=Path)
     parser.add_argument("--others", type=Path)
+    parser.add_argument("--csv", type=Path)
     options = parser.parse_args()
     one_core()
     if not BESIDE.is_dir():
@@ -136,6 +139,7 @@ def main() -> None:
     kept = json.loads(options.others.read_text()) if options.others else {}
     written: dict[str, dict[str, Means]] = {}
     logs: dict[tuple[str, str, str], list[float]] = {}
+    rows = []
     for data, counts in data_sets(options.data):
         for epsilon in options.epsilon:
             key = f"{data}, {epsilon}"
@@ -149,12 +153,20 @@ def main() -> None:
             print(f"{data:<15}{float(epsilon):<6g}{line}", flush=True)
             for label, (value, _) in found.items():
                 kind = "rows" if counts.ndim == 1 else "tables"
-                logs.setdefault((kind, str(float(epsilon)), label), []).append(log(value))
+                logs.setdefault((kind, str(epsilon), label), []).append(log(value))
+                rows.append(_row(data, str(epsilon), label, options.runs, value))
             if options.write:
                 options.write.write_text(json.dumps(written, indent=1))
     print(f"\nGeometric means, {options.runs} runs")
     for (kind, epsilon, label), values in logs.items():
         print(f"{kind:<8}epsilon {epsilon:<6}{label:<20}{exp(mean(values)):6.2f}  of {len(values)}")
+        rows.append(_row(kind, epsilon, label, options.runs, exp(mean(values))))
+    if options.csv:
+        RANGES.write(options.csv, rows)
+
+
+def _row(data: str, epsilon: str, ratio: str, runs: int, value: float) -> dict[str, Any]:
+    return {"data": data, "epsilon": epsilon, "ratio": ratio, "runs": runs, "value": value}
 
 
 if __name__ == "__main__":

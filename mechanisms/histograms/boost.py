@@ -38,14 +38,15 @@ _NO_NOISE = 1e-60  # stands for a variance of 0, at a vast budget
 
 @dataclass(frozen=True)
 class Boost(Mechanism):
-    """A b-ary tree of noisy sums, made consistent: for range queries.
+    """A b-ary tree of noisy sums, made consistent, for sums over ranges.
 
     Parameters
     ----------
     branching
-        Children of a node, from 2; ``"optimal"`` chooses by the number of cells and the budget alone.
+        Children of a node, 2 or more. ``"optimal"``: the number with the smallest mean variance of a range,
+        which follows from the number of cells and the budget.
     root
-        Whether the total is measured as well.
+        Whether the total is measured too.
     """
 
     branching: int | str = "optimal"

@@ -38,7 +38,7 @@ class Cellwise(Mechanism):
 
 @dataclass(frozen=True)
 class Identity(Cellwise):
-    """Discrete Laplace noise on every cell. No parameters."""
+    """Discrete Laplace noise on every cell."""
 
     name: ClassVar[str] = "identity"
     definitions: ClassVar = ("pure",)
@@ -59,7 +59,7 @@ class Identity(Cellwise):
 
 @dataclass(frozen=True)
 class Gaussian(Cellwise):
-    """Discrete Gaussian noise on every cell. No parameters."""
+    """Discrete Gaussian noise on every cell."""
 
     name: ClassVar[str] = "gaussian"
     definitions: ClassVar = ("zcdp",)

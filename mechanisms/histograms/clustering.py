@@ -92,20 +92,21 @@ class SortedParts(Mechanism):
 
 @dataclass(frozen=True)
 class Ahp(SortedParts):
-    """Sort by noisy count, cluster greedily by squared error, release one noisy mean per cluster.
+    """Noisy counts are sorted and clustered by squared error, then one noisy mean per cluster.
 
     Parameters
     ----------
     share
-        Share of the budget for the noisy counts that decide order and clusters; an exact text such as
-        ``"17/20"``, the usual one with ``grouping="threshold"``.
+        Share of the budget for the noisy counts that decide order and clusters; the clusters' sums get the
+        rest.
     grouping
-        ``"expected"``: by expected counts given the noisy ones. ``"threshold"``: by the noisy counts, those
-        below the threshold taken for zero.
+        ``"expected"``: sort and cluster by the count that a cell is expected to have, given its noisy one.
+        ``"threshold"``: by the noisy counts, with zero for small ones, as in the paper.
     threshold
-        η of that threshold, an exact text from ``"0"`` to ``"10"``; of no use otherwise.
+        η for ``grouping="threshold"``, ``"0"`` to ``"10"``: noisy counts of at most η·ln(n) times the scale
+        of the noise become zero.
     nonnegative
-        Release zero where a cluster's mean is below zero.
+        Release zero where the mean of a cluster is below zero.
     """
 
     share: Fraction = Fraction(9, 10)
@@ -144,17 +145,18 @@ class Ahp(SortedParts):
 
 @dataclass(frozen=True)
 class SrebGca(SortedParts):
-    """Sort by noisy count, group greedily by mean relative error, release one noisy mean per group.
+    """Noisy counts are sorted and grouped by mean relative error, then one noisy mean per group.
 
     Parameters
     ----------
     share
-        Share of the budget for the noisy counts that decide order and groups (the paper's ε1/ε); an exact
-        text such as ``"9/10"``.
+        Share of the budget for the noisy counts that decide order and groups (the paper's ε1/ε); the groups'
+        means get the rest.
     grouping
-        ``"expected"``: by expected counts given the noisy ones. ``"noisy"``: by the noisy counts themselves.
+        ``"expected"``: group by the count that a cell is expected to have, given its noisy one. ``"noisy"``:
+        by the noisy counts, with zero for those below zero, as in the paper.
     nonnegative
-        Release zero where a group's mean is below zero.
+        Release zero where the mean of a group is below zero.
     """
 
     share: Fraction = Fraction(9, 10)

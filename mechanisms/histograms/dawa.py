@@ -51,20 +51,21 @@ class Dawa(Mechanism):
     Parameters
     ----------
     share
-        Share of the budget for the partition; an exact text such as ``"1/3"``.
+        Share of the budget for the partition; the sums get the rest.
     deviation
-        ``"median"`` or ``"mean"``: what the costs of intervals are measured around.
+        What the unevenness of an interval is measured around: ``"median"``, or ``"mean"`` as in the paper,
+        which needs twice the noise.
     branching
-        b: intervals have 1, b, b², … cells; 2, 4, 8 or 16. By default 2 in a row, and 2^d (16 at most) along
-        the curve through a table of d dimensions: intervals are then squares or cubes.
+        b: intervals have 1, b, b², … cells, aligned. 2, 4, 8 or 16. By default 2 in a row and 2^d (at most
+        16) along the curve through d dimensions, where intervals are then squares or cubes.
     order
-        ``"hilbert"``: along Hilbert's curve; ``"rows"``: row by row. The same for tables of one dimension.
+        ``"hilbert"``: along Hilbert's curve. ``"rows"``: row by row. The same for one dimension.
     workload
         ``"cells"``: one noisy sum for each interval. ``"ranges"``: a tree of sums over them.
     merge
-        Give neighbouring intervals one mean where their noisy sums do not speak against it; not for ranges.
+        Give neighbouring intervals one mean where their noisy sums do not speak against it. Not for ranges.
     nonnegative
-        Release zero where a cell is below zero; not for ranges, whose errors would no longer cancel.
+        Release zero where a cell is below zero. Not for ranges, whose errors would no longer cancel.
     """
 
     share: Fraction = Fraction(1, 4)

@@ -46,11 +46,12 @@ class HierarchicalKdTree(Mechanism):
     Parameters
     ----------
     height
-        Number of levels of cuts, from 0; at most 2^height boxes.
+        Number of levels of cuts, 0 to 64; at most 2^height boxes.
     structure
-        Share of the budget for the cuts, an exact text such as ``"1/2"``, divided equally among the levels.
+        Share of the budget for the cuts, divided equally among the levels.
     medians
-        ``"noisy"``: from noisy counts of the slices, as in the paper; ``"chosen"``: by a private choice.
+        ``"noisy"``: from noisy counts of the slices of a box, as in the paper. ``"chosen"``: by a private
+        choice among the places to cut.
     """
 
     height: int = DEFAULT_LEVELS

@@ -48,26 +48,26 @@ class KdTree(Mechanism):
     Parameters
     ----------
     cells
-        Share of the budget for the noisy cells, an exact text such as ``"1/2"``.
+        Share of the budget for the noisy cells.
     total
-        Share for the total; ``"0"``: it is not measured, and ξ0 is held against noisy sums. The boxes' sums
-        get what ``cells`` and ``total`` leave.
+        Share for the total; the sums of boxes get what ``cells`` and ``total`` leave. ``"0"``: the total is
+        not measured, and ξ0 is compared with noisy sums, as in the paper.
     xi0
-        ξ0, a count, as text or an integer: a box with more records is cut. By default 8 times the scale of
-        the noise in a box's sum, and if there is no total, ``tolerance`` standard deviations of the noisy sum
-        more.
+        ξ0: a box with more records is cut. A whole number or exact text. By default 8 times the scale of the
+        noise in a box's sum, and without a total ``tolerance`` standard deviations of the noisy sum more.
     xi1
-        ξ1: a box whose cells deviate by more from their mean, added up, is cut. By default what is expected
-        of equal counts, and ``tolerance`` standard deviations more; then one cell that stands out is enough.
+        ξ1: a box is cut if the deviations of its cells from their mean add up to more. By default what is
+        expected of equal counts, and ``tolerance`` standard deviations more; then one cell that stands out is
+        enough too.
     tolerance
         Standard deviations of noise that the default thresholds allow for.
     split
-        ``"contrast"``: cuts look for edges; ``"median"``: both sides hold as many records.
+        ``"contrast"``: cuts look for edges. ``"median"``: as many records on both sides, as in the paper.
     combine
-        Whether the released sums use both phases, or the second alone as in the paper.
+        Release what both phases show of a box. ``false``: what the second shows, as in the paper.
     risk
-        Whether to estimate the mean squared error per cell. It costs no budget, but at a small one it is
-        imprecise.
+        Estimate the mean squared error per cell from the measurements. It costs no budget, but is imprecise
+        at a small one.
     """
 
     cells: Fraction = Fraction(1, 5)

@@ -48,28 +48,27 @@ class Mwem(Mechanism):
     Parameters
     ----------
     workload
-        ``"tilings"`` of the row of cells by ranges of equal width (a table is read row by row), all of whose
-        sums are measured at once; single ``"ranges"``, as in the paper; or ``"marginals"`` of up to ``order``
-        axes.
+        What is asked. ``"tilings"``: the row of cells is cut into ranges of equal width, and all their sums
+        are measured at once (a table is read row by row). ``"ranges"``: single ranges, as in the paper.
+        ``"marginals"``: marginals of up to ``order`` axes.
     candidates
         Which single ranges: ``"blocks"``, runs of one to four neighbouring halves, quarters, and so on;
-        ``"prefixes"``; or ``"random"``, from the public ``seed``.
+        ``"prefixes"``; or ``"random"``.
     queries
         The most single ranges to pick from.
     seed
-        Of the random ranges.
+        Seed of the random ranges. Public.
     order
         The most axes of a marginal.
     rounds
-        How many queries are measured; ``"auto"`` is three for tilings, the number of axes for marginals
-        (three at least), and decided by the noisy total for single ranges.
+        How many queries are measured. ``"auto"``: three for tilings; the number of axes for marginals, three
+        at least; for single ranges 4 to 200, by the noisy total, and no more than there are cells.
     replays
         How often the weights go through all answers after each round.
     total_share
-        Share of the budget for the noisy total, an exact text.
+        Share of the budget for the noisy total.
     pick_share
-        Share of each round's budget for the pick, an exact text; ``"auto"`` is a half for single ranges, a
-        tenth otherwise.
+        Share of each round's budget for the pick. ``"auto"``: a half for single ranges, a tenth otherwise.
     """
 
     workload: str = "tilings"

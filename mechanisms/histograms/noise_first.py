@@ -88,16 +88,19 @@ class NoiseFirst(Merging, Mechanism):
     Parameters
     ----------
     centre
-        What stands for the cells of a bin: ``"mean"`` (least squared error) or ``"median"`` (least absolute).
+        What stands for the cells of a bin: ``"mean"`` (least squared error) or ``"median"`` (least absolute
+        error; outliers count less).
     bins
-        Number of bins k; by default the best number is found.
+        Number of bins k; at most 2^27 cells times bins. By default the best number is found.
     penalty
-        Price of a bin when their number is free: ``"selection"``, which grows like ln n, or ``"paper"``.
+        Price of a bin when their number is free: ``"selection"``, which grows like ln n, or ``"paper"``,
+        which does not.
     range_rule
-        Keep the noisy counts of a bin that cannot be expected to gain by merging.
+        Keep the noisy counts of a bin that cannot be expected to gain by merging (section 6.1 of the paper).
+        ``false``: exactly the best bins.
     risk_runs
         Simulations for an unbiased estimate of the mean squared error, 0 for none; each takes as long as the
-        merging. It costs no budget, but where hardly anything is left of the noise it is imprecise.
+        merging. It costs no budget, but is imprecise where hardly anything of the noise is left.
     """
 
     risk_runs: int = 0

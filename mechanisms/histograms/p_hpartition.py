@@ -47,22 +47,24 @@ class PHPartition(Mechanism):
     Parameters
     ----------
     structure
-        Share of the budget for the cuts, an exact text such as ``"1/4"``.
+        Share of the budget for the cuts, divided equally among the levels.
     choice
-        Share for the choice among the partitions; the sums get what remains. With 0 there is no such choice:
-        the finest partition is measured, and cuts that the sums speak against are taken back.
+        Share for choosing one of the partitions that the cuts went through; the sums get what ``structure``
+        and ``choice`` leave. With 0 there is no choice: the finest partition is measured, and cuts that the
+        sums speak against are taken back, at no cost.
     depth
-        Number of levels d; by default ⌈log2 n⌉.
+        Number of levels, 1 to 64. By default ⌈log2 n⌉ for n bins.
     balance
-        0, or how strongly balanced cuts are preferred: a cut that leaves the share s of a part on its shorter
-        side is chosen as if it were (2s)^balance times as likely.
+        How strongly balanced cuts are preferred, 0 to 8. A cut that leaves the share s of a part on its
+        shorter side is chosen as if it were (2s)^balance times as likely.
     leave_whole
         Whether a part may be left whole before the last level.
     unattributed
-        Which bin has which count does not matter: the counts are sorted first and released in ascending
-        order; noisy means that do not ascend are pooled.
+        Sort the counts first and release them in ascending order, without saying which bin has which. Noisy
+        means that do not ascend are pooled.
     sign
-        ``"free"``: as in the paper; ``"total"``: no negative counts, and the total that the sums add up to.
+        ``"free"``: noisy means as they are, as in the paper. ``"total"``: no negative counts, and the total
+        that the noisy sums add up to.
     """
 
     structure: Fraction = Fraction(1, 4)

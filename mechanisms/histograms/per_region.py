@@ -49,7 +49,7 @@ class PerRegion(Mechanism):
     parameters_of_each
         Its parameters, the same for all regions; axes are numbered without that of the regions.
     axis
-        The axis along which the regions lie.
+        Number of the axis of the regions, from 0.
     """
 
     mechanism: str

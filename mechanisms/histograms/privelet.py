@@ -43,13 +43,14 @@ MOST_AXES = 64
 
 @dataclass(frozen=True)
 class Privelet(Mechanism):
-    """Noisy Haar wavelet coefficients: for sums over ranges and boxes.
+    """Noisy Haar wavelet coefficients, for sums over ranges and boxes.
 
     Parameters
     ----------
     axes
-        Which axes are transformed: ``"all"``; ``"chosen"``, those that are long enough to gain from it; or a
-        list of their numbers, from 0. Along the others every layer gets its own noise.
+        Which axes are transformed. ``"all"``; ``"chosen"``, those long enough to gain from it (about 500
+        cells under ``pure``, 6 under ``zcdp``; the paper's Privelet+); or a list of their numbers, from 0.
+        Along the others every layer gets noise of its own.
     """
 
     axes: str | Sequence[int] = "all"

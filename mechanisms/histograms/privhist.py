@@ -46,18 +46,18 @@ _MOST_ITEMS = 1 << 62
 
 @dataclass(frozen=True)
 class PrivHist(Mechanism):
-    """The multiset of counts without names: how many items have which count, as pairs (count, multiplicity).
+    """How many items have which count, as pairs (count, multiplicity), without names.
 
     Parameters
     ----------
     total_share
-        Share of the budget for the number of records; an exact text such as ``"1/10"``.
+        Share of the budget for the number of records.
     form
         What is given. ``"counts"``: an array of any shape, the count of every item; items of count 0 leave no
         trace. ``"prevalences"``: shape (k, 2), pairs (count, number of items that have it), in any order.
     tied
-        Only as many items have more than the threshold as reach it: their number is found by least squares
-        over blocks and list together. ``false``: the two are fitted each on its own.
+        Find how many items are above the threshold by least squares over blocks and list together, so that
+        the two agree. ``false``: fit each separately.
     """
 
     total_share: Fraction = Fraction(1, 10)

@@ -30,7 +30,7 @@ from tabularium.mechanisms.mechanism import Counts, Mechanism
 
 @dataclass(frozen=True)
 class SortedIsotonic(Mechanism):
-    """Sort the counts, add noise, and make them monotone again; cells are no longer told apart.
+    """Sorted counts with noise, made monotone again, without saying which cell has which.
 
     Parameters
     ----------

@@ -349,21 +349,22 @@ def refusal(what: str, where: str) -> MechanismError:
 
 @dataclass(frozen=True)
 class Fpa(Spectral):
-    """Keep a fixed number of frequencies.
+    """Noise on a fixed number of slow frequencies.
 
     Parameters
     ----------
     k
-        How many frequencies to keep, the constant one included: radii, in several dimensions. All of them
-        when there are fewer.
+        How many frequencies to keep, the constant one included; in several dimensions, how many radii. All of
+        them when there are fewer.
     sensitivity
-        ``"paper"`` (√z for z kept numbers) or ``"tight"``.
+        ``"paper"``: √z for z kept numbers. ``"tight"``: what one record changes, a fraction of that.
     transform
-        ``"dft"`` (waves that close up around the table) or ``"dct"`` (waves that do not).
+        ``"dft"``: waves that close up around the table, as hours of the day do. ``"dct"``: waves that do not;
+        better when the two ends differ.
     unattributed
-        Sort the counts first and release them in ascending order, without saying whose they are.
+        Sort the counts first and release them in ascending order, without saying which cell has which.
     count_cap
-        Larger counts are cut off there, 2^40 at most. Public: never taken from the data.
+        Larger counts are cut off here. Public, never taken from the data; at most 2^40.
     """
 
     k: int
@@ -389,16 +390,21 @@ class Fpa(Spectral):
 
 @dataclass(frozen=True)
 class Spa(ChosenSpectral):
-    """Choose how many frequencies to keep by the score of Rastogi and Nath.
+    """Noise on frequencies, their number chosen by the score of Rastogi and Nath.
 
     Parameters
     ----------
     sensitivity
-        ``"paper"`` (√z for z kept numbers) or ``"tight"``.
+        ``"paper"``: √z for z kept numbers. ``"tight"``: what one record changes, a fraction of that.
     share
-        Share of the budget for the choice; an exact text such as ``"1/2"``.
-    transform, unattributed, count_cap
-        As for ``Fpa``.
+        Share of the budget for the choice.
+    transform
+        ``"dft"``: waves that close up around the table, as hours of the day do. ``"dct"``: waves that do not;
+        better when the two ends differ.
+    unattributed
+        Sort the counts first and release them in ascending order, without saying which cell has which.
+    count_cap
+        Larger counts are cut off here. Public, never taken from the data; at most 2^40.
     """
 
     sensitivity: str = "paper"
@@ -425,24 +431,28 @@ _GROWTH = 2**0.5
 
 @dataclass(frozen=True)
 class Efpa(ChosenSpectral):
-    """Choose how many frequencies to keep, and put noise on each kept coefficient.
+    """Noise on slow frequencies, their number chosen privately.
 
     Parameters
     ----------
     sensitivity
-        ``"tight"``, or ``"paper"`` (√z for z kept numbers).
+        ``"tight"``: what one record changes. ``"paper"``: √z for z kept numbers.
     score
-        ``"norm"``, or ``"paper"``; see above.
+        ``"norm"``: the norm of what is dropped and of the noise, for numbers of frequencies that grow by a
+        factor √2. ``"paper"``: the sum of the two norms, for every number of frequencies.
     share
-        Share of the budget for the choice; an exact text such as ``"1/8"``.
+        Share of the budget for the choice.
     shrink
-        Whether coefficients that do not stand out from the noise are made smaller, or dropped.
+        Whether coefficients that do not stand out from their noise are made smaller, or dropped. It costs no
+        budget.
     transform
-        ``"dft"`` (waves that close up around the table) or ``"dct"`` (waves that do not).
+        ``"dft"``: waves that close up around the table, as hours of the day do. ``"dct"``: waves that do not;
+        better when the two ends differ.
     unattributed
-        Sort the counts first and release them in ascending order, without saying whose they are.
+        Sort the counts first and release them in ascending order, without saying which cell has which.
     count_cap
-        Larger counts are cut off there, 2^40 at most. Public: never taken from the data.
+        Larger counts are cut off here. Public, never taken from the data; at most 2^40. Refused where the
+        error of the computation could add over 1 % to the noise (about 2^42/√N for N cells).
     """
 
     sensitivity: str = "tight"

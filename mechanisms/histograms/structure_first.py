@@ -50,22 +50,23 @@ class StructureFirst(Mechanism):
     Parameters
     ----------
     largest_count
-        F: the largest count that the choice of boundaries looks at, known **without the data**. Larger counts
-        are clipped for that choice, and measured unclipped. Required. Around means F² times the number of
-        cells is at most 2^62: a larger F is lowered to that.
+        F, the largest count that the choice of boundaries looks at, at most 2^40. It must be known **without
+        the data**: a capacity, a legal limit, the maximum published last year. Larger counts are clipped for
+        that choice, and measured unclipped. With ``centre="mean"`` F is lowered so that F² times the number
+        of cells is at most 2^62.
     centre
         ``"mean"`` or ``"median"``: which error the boundaries make small, and what is released.
     bins
-        k; by default a tenth of the candidates. More bins than candidates means a bin for each.
+        k, the number of bins, at most 8 192 and never more than candidates. By default a tenth of the
+        candidates.
     candidates
-        The most edges that are considered, spread evenly over the cells.
+        The most edges that are considered, spread evenly over the cells; at most 8 192.
     structure_share
-        Share of the budget for the boundaries, an exact text such as ``"1/2"``; ``"bound"``, the default,
-        minimises the paper's bound.
+        Share of the budget for the boundaries. ``"bound"`` minimises the paper's bound on the error.
     boost
-        Measure a tree inside each bin, made consistent: for range queries.
+        Measure a tree inside each bin and make it consistent, for range queries. Its variances are exact.
     branching
-        Children per node of these trees.
+        Children per node of these trees, 2 to 1 024.
     """
 
     largest_count: int | None = None

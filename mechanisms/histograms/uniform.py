@@ -31,7 +31,7 @@ from tabularium.mechanisms.noise_distributions import noise_in, variance_of
 
 @dataclass(frozen=True)
 class Uniform(Mechanism):
-    """One noisy total, spread evenly over the cells. No parameters."""
+    """One noisy total, spread evenly over the cells."""
 
     name: ClassVar[str] = "uniform"
 

@@ -54,31 +54,37 @@ STRONGEST = 10
 
 @dataclass(frozen=True)
 class Denoise(Mechanism):
-    """Noise on every cell, then averages over neighbouring cells as far as the noisy table bears them out.
+    """Noise on every cell, then averages over neighbouring cells where the noisy table supports them.
 
     Parameters
     ----------
     form
-        ``"mixture"`` over all dyadic partitions, or ``"wavelet"`` shrinkage; ``"auto"``: the mixture, unless
-        wavelets, or nothing at all, have clearly less estimated error.
-        ``"sparse"``: the mixture with boxes that are empty, where most cells seem to be and the noisy total
-        agrees; elsewhere as ``"auto"``. Totals may come out low.
+        ``"mixture"`` over all dyadic partitions, or ``"wavelet"`` shrinkage. ``"auto"``: the mixture, unless
+        wavelets, or nothing at all, have clearly less estimated error. ``"sparse"``: the mixture with empty
+        boxes, where most cells seem to be empty and the noisy total agrees, and elsewhere as ``"auto"``. With
+        ``"sparse"`` totals may come out low.
     strength
-        How strongly to smooth, in a given form: exact text such as ``"0.9"``. Of a mixture, how likely a box
-        is flat when learning begins (below 1); of wavelets, the threshold against the largest value of pure
-        noise. By default, some are tried.
+        How strongly to smooth, in a given form, such as ``"0.9"``. Mixture: how likely a box is flat when
+        learning begins, below 1. Wavelets: the threshold, relative to the largest value of pure noise. By
+        default some are tried: 0.9 and 0.5, or 0.6, 0.8 and 1.
     categorical
-        Axes whose cells have no order, numbered from 0: nothing is averaged across them.
+        Axes whose cells have no order, numbered from 0: nothing is averaged across them. Where a table is
+        measured by area, the areas are axis 0. An axis of two cells needs no order.
     shifts
-        Over how many places of the dyadic grid to average; by default as many as the size allows, up to 16.
+        Over how many places of the dyadic grid to average. By default 16, and fewer from about 400 000 cells
+        (one axis) or 200 000 cells (two axes) on.
     sign
-        ``"total"``: no negative cells, same total; ``"cut"``: negative cells become zero; ``"free"``: they
-        stay; ``"auto"``: ``"total"``, unless ``"cut"`` is clearly more accurate.
+        What to do about negative cells. ``"total"``: there are none, and the total of the noisy table is kept
+        (except by the sparse form). ``"cut"``: they become zero, which moves the total up. ``"free"``: they
+        stay. ``"auto"``: ``"total"``, unless ``"cut"`` is clearly more accurate; for wavelets always
+        ``"total"``.
     workload
-        ``"cells"``: least error of single cells; ``"ranges"``: of sums over ranges, and boxes of several
-        axes. Ranges have one form, and no negative cells: they take ``categorical``, and none of the others.
+        ``"cells"``: least error of single cells. ``"ranges"``: of sums over ranges, and over boxes of several
+        axes. Ranges have one form and no negative cells: of the other parameters they take ``categorical``
+        and ``longest`` only.
     longest
-        The longest range, in cells along each axis, that is to be accurate; by default any.
+        With ``workload="ranges"``, the longest range that is to be accurate, in cells along each axis. By
+        default any.
     """
 
     form: Literal["auto", "mixture", "sparse", "wavelet"] = "auto"

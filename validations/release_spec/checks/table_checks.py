@@ -17,7 +17,7 @@ from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut,
 from tabularium.validations.release_spec.columns import HierarchyColumn
 from tabularium.validations.release_spec.measures.measure import PART, Measure
 from tabularium.validations.release_spec.measures.of_column import ByGroup, OfColumn
-from tabularium.validations.release_spec.mechanism_listing import parameters_of
+from tabularium.validations.release_spec.mechanism_parameters import parameters_of
 from tabularium.validations.release_spec.model import ReleaseSpec
 from tabularium.validations.release_spec.partial_spec import PartialSpec
 from tabularium.validations.release_spec.privacy import tallies_of
