@@ -16,7 +16,6 @@ from tests.docs.pages import ROOT
 
 FLOORS = ("ledger", "tasks", "flows", "lab")
 REPAIR, SOURCE, STOPPED = "repair-a-ledger.md", "connect-a-source.md", "when-a-run-stops.md"
-PAGES = {REPAIR: "repair a ledger", SOURCE: "connect a source", STOPPED: "when a run stops"}
 
 
 class Row(NamedTuple):
@@ -117,7 +116,7 @@ SECTIONS = {
                 "Sign it: `--key FILE`.",
             ),
             _row(
-                "times, and an officer must allow more attempts",
+                "its drawing was cut off … times",
                 "Three runs of this release ended while they drew noise.",
                 "Find out what ended them: memory, a time limit, the disk. Only then `tabularium ledger "
                 "allow-attempts ID --reason …`, with `--key FILE` if a signature is needed. It allows three more, "
@@ -130,8 +129,8 @@ SECTIONS = {
         "an-old-copy",
         (
             _row(
-                "the ledger is read-only: … | as the witness file names it, so it is an old copy "
-                "| head file names it, so it is an old copy",
+                "the ledger is read-only: … | it lacks entry … as the witness file names it "
+                "| it lacks entry … as a measurement file, certificate or head file names it",
                 "An old copy was put in place: the witness, a stored measurement, a certificate or a head file "
                 "knows of an entry that it lacks.",
                 "[Restore](back-up-and-restore.md#restore) the newest. Never move away the release that knows "
@@ -335,7 +334,7 @@ def program_strings() -> frozenset[str]:
 
 
 def message(fragment: str) -> str:
-    """Return the shortest message of the program that has a fragment, up to its hint.
+    """Return the shortest message of the program that has a fragment, up to the first pause after it.
 
     Raises
     ------
@@ -347,7 +346,8 @@ def message(fragment: str) -> str:
     )
     if not found:
         raise KeyError(fragment)
-    return re.split(r"; | \(set ", found[0])[0]
+    end = found[0].index(fragment) + len(fragment)
+    return found[0][:end] + re.split(r"[,;:] | \(", found[0][end:])[0]
 
 
 def table(name: str) -> str:
@@ -368,7 +368,7 @@ def index(_: str) -> str:
         for fragment in row.fragments
     }
     rows = [
-        f"| `{text}` | [{PAGES[found[text].page]}]({found[text].page}#{found[text].anchor}) |"
+        f"| [`{text}`]({found[text].page}#{found[text].anchor}) |"
         for text in sorted(found, key=lambda text: text.strip("… ").lower())
     ]
-    return "\n".join(["| message | explained in |", "|---|---|", *rows])
+    return "\n".join(["| message |", "|---|", *rows])
