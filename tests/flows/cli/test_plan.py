@@ -40,11 +40,14 @@ def test_the_page_shows_what_is_printed_and_drawn(spec: Path) -> None:
     assert done.exit_code == 0, done.output
     shown = next(block.text for block in blocks(PAGE) if block.kind == "text")
     printed = [line.rstrip() for line in done.output.splitlines()]
-    assert [line for line in printed if line and not line.startswith("BackupResult")] == [
+    assert [line for line in printed if line and not line.startswith("Written")] == [
         line for line in shown.splitlines() if line
     ]
     text = picture.read_text()
     assert all(f">{name}<" in text for name in ("age_by_area", "age_by_sex", "nation", "region", "district"))
+    on_the_page = (DOCS / "pictures" / "plan.svg").read_text()
+    words = re.compile(r"<text[^>]*>([^<]*)<")
+    assert words.findall(text) == words.findall(on_the_page), "python -m tests.docs.pictures draws it again"
     again = spec.with_name("again.svg")
     tabularium("plan", spec, "--plot", again)
     assert again.read_bytes() == picture.read_bytes()
