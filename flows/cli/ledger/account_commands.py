@@ -73,7 +73,7 @@ def open_account(
         bool,
         typer.Option(
             "--approve-exact",
-            help="The same, only for specs that state exact facts: stop rules, limits, invariants, public look-ups.",
+            help="The same, only for specs with exact facts: stop rules, limits, invariants, look-ups.",
         ),
     ] = False,
     approvals: Officers = None,
@@ -160,7 +160,7 @@ def change(
         bool | None,
         typer.Option(
             "--approve-exact/--approve-no-exact",
-            help="Whether specs that state exact facts must be approved: stop rules, limits, invariants, look-ups.",
+            help="Whether specs with exact facts must be approved: stop rules, limits, invariants, look-ups.",
         ),
     ] = None,
     approvals: Officers = None,
