@@ -72,6 +72,7 @@ bench:  ## name the benchmarks
 
 docs: .venv/.ready  ## the documentation as a site that can be searched, under build/site
 	@$(call install,docs)
+	$(BIN)/python -m tests.docs.sample_release build/sample-release.zip
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo 'Read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site'
 

@@ -89,7 +89,7 @@ class Accounts(Part):
             All those whose data the account is about; by default a population of the account's own name.
         approve_exact
             Whether an officer must approve the specs that state exact facts (rules that stop a run, limits,
-            invariants).
+            invariants, public look-ups).
         approvals
             How many different officers must approve a spec, or accept a draft. From 2 on every spec must be
             approved.

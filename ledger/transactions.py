@@ -34,7 +34,7 @@ from tabularium.ledger.witness import WitnessDamaged
 P = ParamSpec("P")
 T = TypeVar("T")
 
-GUARD = "find out who did it, then put its guard back (see docs/how-to/mend-a-ledger.md)"
+GUARD = "find out who did it, then put its guard back (see docs/how-to/repair-a-ledger.md)"
 #: Why a restored ledger accepts no entry, and the hint.
 UNCONFIRMED = "it was put back from a backup, and nobody has said that its head is the newest"
 CONFIRM = (

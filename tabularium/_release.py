@@ -310,7 +310,7 @@ class Release(Mapping[str, Table], Shown):
         return (
             "This page was not compared with the agency's signature and the ledger: whoever can write a "
             "folder like this can make it say all that stands here. What compares them is: tabularium verify "
-            f"{self.folder.name} --key agency.pub --export books.jsonl",
+            f"{self.folder.name} --key agency.pub.pem --export books.txt",
             files if self.verified else "Not even the files were compared with their digests.",
         )
 

@@ -332,7 +332,7 @@ def drill_restore(home: Home, export_to: Path | None) -> str:
             raise ChainBroken(
                 f"the ledger does not hold entry {export.head.seq} of this export",
                 where=str(file),
-                hint="find out which of the two is the agency's; see docs/how-to/mend-a-ledger.md",
+                hint="find out which of the two is the agency's; see docs/how-to/repair-a-ledger.md",
             )
         behind = ledger.head().seq - export.head.seq
     return f"{export.entries} entries were put back and are the same; {behind} are newer"

@@ -10,10 +10,14 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.docs import mechanism_tables
+from tests.docs import error_messages, mechanism_tables, stable_things
 from tests.docs.pages import PAGES
 
-MAKERS: dict[str, Callable[[str], str]] = {**mechanism_tables.MAKERS}
+MAKERS: dict[str, Callable[[str], str]] = {
+    **mechanism_tables.MAKERS,
+    **{"messages": error_messages.table, "message-index": error_messages.index},
+    **{"formats": stable_things.formats, "exit-codes": stable_things.exit_codes},
+}
 """Name of a maker -> the function that turns the argument, which may be empty, into Markdown."""
 
 _PART = re.compile(r"(<!-- from the code: (\S+) ?(.*?) -->\n)(?:.*\n)*?(<!-- end -->)$", re.MULTILINE)

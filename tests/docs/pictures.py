@@ -2,8 +2,8 @@
 
     python -m tests.docs.pictures demo
 
-writes the report, the site, Prefect's page of the run, and the chart of *Read a release* to ``docs/pictures``;
-and the desk, on a home that is made for it.
+writes the report, the site, Prefect's page of the run, and the charts of *Read a release* and *Plan a budget* to
+``docs/pictures``; and the desk, on a home that is made for it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from tabularium.lab.sample import write_sample
 from tabularium.ledger import AwaitingReview, Ledger
 from tabularium.ledger.keys import make_key, public_hex
 from tabularium.tasks.runtime.home import Home
+from tests.docs.pages import DOCS, blocks
 from tests.flows.desk.desk_process import Window, started, windows
 from tests.flows.operations.installations import running
 from tests.flows.operations.products import state, until
 from tests.flows.release.scene import publish
 from tests.pages import browser, opened
 
-PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+PICTURES = DOCS / "pictures"
 WIDTH = 900
 _KEPT = "prefect-password"
 
@@ -81,6 +82,19 @@ def of_a_release(release: tb.Release, to: Path) -> None:
     plt.bar(women["age"].astype(str), women["count"], yerr=women["margin"], capsize=2)
     plt.xticks(rotation=90)
     plt.savefig(to / "women.svg", bbox_inches="tight", metadata={"Date": None})
+
+
+def of_a_plan(to: Path) -> None:
+    """Draw the plan of *Plan a budget*."""
+    spec = next(block.text for block in blocks(DOCS / "how-to" / "plan-a-budget.md") if block.kind == "yaml")
+    lists = blocks(DOCS / "reference" / "spec" / "levels.md")
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "persons.yaml").write_text(spec)
+        (folder / "areas.csv").write_text(
+            next(each.text for each in lists if 'title="areas.csv"' in each.mark)
+        )
+        tb.plan(folder / "persons.yaml").draw(to / "plan.svg")
 
 
 def of_the_desk(running_browser: Any, to: Path) -> None:
@@ -152,6 +166,7 @@ def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     release = tb.open(next((demo / "releases").glob("*/*/current")))
     of_a_release(release, PICTURES)
+    of_a_plan(PICTURES)
     with browser() as chromium:
         with opened(chromium, release.folder / "report.html", width=WIDTH) as window:
             of_the_report(window, PICTURES)

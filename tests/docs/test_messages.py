@@ -1,33 +1,27 @@
-"""docs/how-to/mend-a-ledger.md: every message that it explains is one that the program can print."""
+"""Messages that pages explain are those of the program, and the index leads to each."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-
 import pytest
 
-from tests.docs.pages import DOCS, ROOT
-
-PAGE = DOCS / "how-to" / "mend-a-ledger.md"
-
-
-def messages() -> Iterator[str]:
-    """The messages of the tables, without the parts that vary (… and the N of a number)."""
-    for row in PAGE.read_text(encoding="utf-8").splitlines():
-        if row.startswith("| `"):
-            for message in re.findall(r"`([^`]*)`", row.split("|")[1]):
-                yield from (part.strip() for part in re.split(r"…|\bN\b", message) if len(part.strip()) > 3)
+from tests.docs.error_messages import SECTIONS, index, message
+from tests.docs.pages import DOCS, anchors
 
 
-@pytest.fixture(scope="module")
-def source() -> str:
-    floors = ("ledger", "tasks", "flows", "lab")
-    files = [path for floor in floors for path in sorted((ROOT / floor).rglob("*.py"))]
-    text = "".join(path.read_text(encoding="utf-8") for path in files)
-    return re.sub(r"\"\s*\n\s*f?\"", "", text)  # a text over several lines is one
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_table_stands_under_the_heading_that_the_index_leads_to(name: str) -> None:
+    section = SECTIONS[name]
+    page = DOCS / "how-to" / section.page
+    assert section.anchor in anchors(page)
+    assert f"<!-- from the code: messages {name} -->" in page.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("message", sorted(set(messages())))
-def test_a_message_is_one_of_the_program_s(source: str, message: str) -> None:
-    assert message in source
+def test_every_message_is_in_the_index_once() -> None:
+    lines = index("").splitlines()[2:]
+    fragments = [each for section in SECTIONS.values() for row in section.rows for each in row.fragments]
+    assert len(lines) == len(set(lines)) == len({message(each) for each in fragments}) == len(fragments)
+
+
+def test_a_message_that_no_program_prints_is_noticed() -> None:
+    with pytest.raises(KeyError, match="another dead process"):
+        message("another dead process is working on it")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS, PAGES, ROOT, anchors, links, prose
+from tests.docs.site_hook import SHOWN, for_the_site
 
 WIDTH = 100
 
@@ -26,9 +27,27 @@ def test_every_link_leads_somewhere(path: Path) -> None:
         target = (path.parent / place).resolve() if place else path
         assert target.exists(), link
         if DOCS in path.parents:
-            assert DOCS in target.parents or target == DOCS, f"{link} is not part of the site"
+            on_the_site = (
+                DOCS in target.parents or target == DOCS or target in [ROOT / name for name in SHOWN]
+            )
+            assert on_the_site, f"{link} is not part of the site"
         if anchor:
             assert anchor in anchors(target), link
+
+
+def test_the_site_leads_to_the_pages_of_the_root_and_back() -> None:
+    page = "see [it](../../CHANGELOG.md#x), [a page](upgrade.md), [far](https://a.b/CHANGELOG.md)"
+    found = for_the_site(page, "how-to/upgrade.md", sample=False)
+    assert found == page.replace("../../CHANGELOG.md", "../CHANGELOG.md")
+    root = "[a](docs/glossary.md#t), [b](SECURITY.md), [c](LICENSE)"
+    assert for_the_site(root, "CHANGELOG.md", sample=True) == "[a](glossary.md#t), [b](SECURITY.md), c"
+
+
+def test_the_sample_can_be_downloaded_where_the_site_has_it() -> None:
+    page = (DOCS / "how-to" / "review-in-ten-minutes.md").read_text(encoding="utf-8")
+    link = "[sample-release.zip](../downloads/sample-release.zip)"
+    assert link in for_the_site(page, "how-to/review-in-ten-minutes.md", sample=True)
+    assert for_the_site(page, "how-to/review-in-ten-minutes.md", sample=False) == page
 
 
 @pytest.mark.parametrize("path", PAGES, ids=_name)
@@ -53,7 +72,7 @@ def test_a_list_or_table_begins_after_a_blank_line(path: Path) -> None:
             and before.strip()
             and not re.match(r"\s*([-*]|\d+\.) |  ", before)
         )
-        or (line.startswith("|") and before.strip() and not before.startswith("|"))
+        or (line.startswith("|") and before.strip() and not before.startswith(("|", "<!-- from the code")))
     ]
     assert not wrong
 

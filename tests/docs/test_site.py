@@ -40,6 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_site_builds_and_can_be_searched(site: Path) -> None:
     assert (site / "index.html").exists()
+    assert (site / "CHANGELOG.html").exists()
     index = (site / "search" / "search_index.json").read_text(encoding="utf-8")
     assert "margin of error" in index
 

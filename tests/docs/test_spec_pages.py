@@ -30,9 +30,9 @@ SECTIONS = sorted((ROOT / "docs" / "reference" / "spec").glob("*.md"))
 ELSEWHERE = [
     ROOT / "docs" / "how-to" / f"{name}.md"
     for name in (
-        *("add-a-table", "make-a-column-from-others", "look-up-a-column", "choose-a-mechanism"),
+        *("add-a-table", "make-a-column", "choose-a-mechanism"),
         *("plan-a-budget", "publish-in-other-formats", "publish-a-survey", "publish-hospital-episodes"),
-        *("read-from-a-database", "read-from-spark", "read-from-an-object-store"),
+        "connect-a-source",
     )
 ]
 PAGE = "\n".join(path.read_text(encoding="utf-8") for path in SECTIONS)

@@ -71,7 +71,8 @@ def open_account(
     approve_exact: Annotated[
         bool,
         typer.Option(
-            "--approve-exact", help="The same for specs alone that state exact facts: stop rules, invariants."
+            "--approve-exact",
+            help="The same, only for specs with exact facts: stop rules, limits, invariants, look-ups.",
         ),
     ] = False,
     approvals: Officers = None,
@@ -158,7 +159,7 @@ def change(
         bool | None,
         typer.Option(
             "--approve-exact/--approve-no-exact",
-            help="Whether specs that state exact facts must be approved.",
+            help="Whether specs with exact facts must be approved: stop rules, limits, invariants, look-ups.",
         ),
     ] = None,
     approvals: Officers = None,

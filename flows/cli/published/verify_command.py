@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MARKS = {"checked": "[green]✓[/green]", "unchecked": "[yellow]–[/yellow]", "failed": "[red]✗[/red]"}
 _EXAMPLES = """\
-Example:  tabularium verify releases/census/2026/ID --key agency-release-key.pem --export books-2026.txt
+Example:  tabularium verify releases/census/2026/ID --key agency.pub.pem --export books-2026.txt
 
 Example:  tabularium verify census/2026/ID --since census/2024/ID --since census/2025/ID --strict"""
 

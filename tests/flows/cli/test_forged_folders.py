@@ -430,7 +430,7 @@ def test_a_page_says_what_it_was_compared_with(agency: Forged, tmp_path: Path) -
     assert not code, output
     head, _, _ = page.read_text().partition("<main")
     assert "not compared with the agency&#39;s signature and the ledger" in head
-    assert f"tabularium verify {agency.later.name} --key agency.pub --export books.jsonl" in head
+    assert f"tabularium verify {agency.later.name} --key agency.pub.pem --export books.txt" in head
     published, _, _ = (agency.later / "report.html").read_text().partition("<main")
     assert "before it was signed" in published
     assert "was not compared" not in published

@@ -45,6 +45,9 @@ def test_the_page_shows_what_is_printed_and_drawn(spec: Path) -> None:
     ]
     text = picture.read_text()
     assert all(f">{name}<" in text for name in ("age_by_area", "age_by_sex", "nation", "region", "district"))
+    on_the_page = (DOCS / "pictures" / "plan.svg").read_text()
+    words = re.compile(r"<text[^>]*>([^<]*)<")
+    assert words.findall(text) == words.findall(on_the_page), "python -m tests.docs.pictures draws it again"
     again = spec.with_name("again.svg")
     tabularium("plan", spec, "--plot", again)
     assert again.read_bytes() == picture.read_bytes()
