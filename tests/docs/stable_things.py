@@ -11,7 +11,7 @@ from tabularium.tasks.custody import backup
 from tabularium.tasks.postprocess import postprocessing
 from tabularium.tasks.publish import measurement_files, period_index
 from tabularium.validations.certificate import certificate
-from tabularium.validations.spec import load
+from tabularium.validations.release_spec import load
 
 
 def formats(_: str) -> str:

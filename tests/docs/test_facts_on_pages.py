@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from tabularium.flows.operations.run_keeper import AFTER_CRASHES
-from tabularium.validations.spec import exact_facts as exact
+from tabularium.flows.operations.watcher import AFTER_CRASHES
+from tabularium.validations.release_spec import exact_facts as exact
 from tests.docs.pages import DOCS, PAGES, ROOT
 
 
