@@ -15,7 +15,6 @@ TAG = "tabularium"
 HEARTBEAT_SECONDS = 30
 #: What every run gets, on whosever worker: by its heartbeats a run that died is noticed.
 JOB_VARIABLES = {"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS)}}
-_AUTOMATION = "tabularium: "
 
 
 def deployment_tags(product: str) -> list[str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from typing import get_args
 
 import pytest
 
 from tabularium.flows.operations.watcher import AFTER_CRASHES
+from tabularium.validations.certificate.tables import Method
 from tabularium.validations.release_spec import exact_facts as exact
 from tests.docs.pages import DOCS, PAGES, ROOT
 
@@ -68,3 +70,8 @@ def test_the_agency_s_key_and_the_export_have_one_name() -> None:
     }
     assert len(found) > 4
     assert not wrong
+
+
+def test_every_method_of_a_margin_is_explained() -> None:
+    page = (DOCS / "how-to" / "read-a-margin-of-error.md").read_text(encoding="utf-8")
+    assert all(f"\n| `{method}` |" in page for method in get_args(Method))

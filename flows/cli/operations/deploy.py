@@ -216,7 +216,7 @@ def _make(
             inbox = inboxes.checked(home, inbox)
         made = make(client, wanted)
         ensure(home)
-        if inbox is not None:  # watched only now: what is announced before there is an automation is lost
+        if inbox is not None:  # watched only now: a drop that is seen before has no deployment to run
             inboxes.add(home, inbox)
     schedule = None if wanted.cron is None else f"{wanted.cron}, {wanted.timezone}"
     return {

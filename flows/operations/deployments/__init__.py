@@ -1,1 +1,1 @@
-"""Making a product run by itself: work pool, deployment, schedule, automation."""
+"""Deployments of products in Prefect: work pool, deployment, schedule, upkeep and notifications."""
