@@ -26,7 +26,7 @@ def check_spec(
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say everything that is wrong with SPEC, or what it will publish, cost and be worth. Opens no data."""
+    """List every mistake in SPEC, or what it will publish, its cost and accuracy. Opens no data."""
     with one_line_errors():
         with working("checking"):
             checked = tabularium.check(spec, like=like, home=home)

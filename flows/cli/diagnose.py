@@ -18,16 +18,16 @@ _MOST = 10
 
 def diagnose(
     run: Annotated[
-        str | None, typer.Argument(help="Name of the run, as its last line said; the last one if absent.")
+        str | None, typer.Argument(help="Name of the run, from its last line; default: the last run.")
     ] = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
     """Show why the data of a run were refused: rules, columns, kinds of fault, lines; no value, no count.
 
-    Those are known from the data and paid for by no budget: show them to nobody who may not see the data.
+    This comes from the data and no budget covers it: show it only to people who may see the data.
 
-    With --json the run, or a list of all that are kept, the oldest first, with these fields:
+    With --json: the run, or a list of all that are kept, oldest first, with these fields:
 
     - run, spec, product, period: what was refused
     - stage: which stage refused; message: the line that was shown then

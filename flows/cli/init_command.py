@@ -19,13 +19,13 @@ def init(
     data: Annotated[Path, typer.Argument(help="A CSV, Parquet, SPSS, SAS or Stata file.", metavar="DATA")],
     out_file: Annotated[
         Path | None,
-        typer.Option("--out", help="The new spec; NAME.yaml in the current folder.", metavar="SPEC"),
+        typer.Option("--out", help="The new spec; default: NAME.yaml in the current folder.", metavar="SPEC"),
     ] = None,
 ) -> None:
-    """Write a first spec from the names and types of the columns of DATA. No record of it is read.
+    """Write a first spec from the names and types of the columns of DATA. Reads no record.
 
-    The first line of a CSV file is taken for the names: see that it is no record. What is to be decided
-    stands in the spec as FILL IN; `tabularium check` says what is left.
+    The first line of a CSV file must hold names, not a record. Your decisions are marked FILL IN in the spec;
+    `tabularium check` lists those that are left.
     """
     with one_line_errors():
         import tabularium

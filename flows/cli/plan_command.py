@@ -31,22 +31,22 @@ def plan_spec(
     ] = None,
     like: Annotated[
         Path | None,
-        typer.Option(help="Judge by the counts of this published release.", metavar="RELEASE"),
+        typer.Option(help="Use the counts of this published release.", metavar="RELEASE"),
     ] = None,
     mechanisms: Annotated[
-        bool, typer.Option("--mechanisms", help="Try other mechanisms on the counts of RELEASE, too.")
+        bool, typer.Option("--mechanisms", help="Also try other mechanisms on the counts of RELEASE.")
     ] = False,
     bounds: Annotated[
         bool, typer.Option("--bounds", help="Give measures the bounds that RELEASE proposes.")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw budget against margin: .svg, .png or .pdf.")] = None,
     out_file: Annotated[
-        Path | None, typer.Option("--out", help="New spec file with the plan in it, beside SPEC.")
+        Path | None, typer.Option("--out", help="New spec file with the plan, in the folder of SPEC.")
     ] = None,
     write: Annotated[bool, typer.Option("--write", help="Put the plan into SPEC itself.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find the smallest budget, the shares and the levels for the targets of SPEC. Opens no data."""
+    """Find the smallest budget, the shares and the levels that meet the targets of SPEC. Opens no data."""
     with one_line_errors():
         import tabularium
 

@@ -20,7 +20,9 @@ def rehearse(
     spec: SpecPath,
     rows: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of records; as many as RELEASE counts or SPEC expects, or 10 000."),
+        typer.Option(
+            min=1, help="Number of records; default: what RELEASE counts or SPEC expects, else 10 000."
+        ),
     ] = None,
     like: Annotated[
         Path | None,
@@ -29,16 +31,17 @@ def rehearse(
     period: Annotated[str | None, typer.Option(help="For this period instead.")] = None,
     out_folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder of the outcome; rehearsal beside SPEC.", metavar="DIR"),
+        typer.Option(
+            "--out", help="Folder to write; default: rehearsal, in the folder of SPEC.", metavar="DIR"
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same records.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Try SPEC on made-up records, through the whole chain. Opens no data and no home, spends nothing.
 
-    What comes out says everywhere that it is a rehearsal: tables, margins and a report to look at, and
-    rehearsal.json in the place of a certificate. A rehearsal that is in DIR is replaced, unless other files
-    lie beside it.
+    Writes tables, margins, a report, and rehearsal.json instead of a certificate, all marked as a rehearsal.
+    It replaces a rehearsal in DIR, unless DIR holds other files.
     """
     with one_line_errors():
         import tabularium

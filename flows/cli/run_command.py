@@ -34,7 +34,7 @@ def run(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Publish what SPEC asks for. Asked for twice, it is published and paid once.
+    """Publish what SPEC asks for. Running it again publishes and pays nothing more.
 
     Where a Prefect API is configured (PREFECT_API_URL, or a profile), or `tabularium up` runs for the home,
     the release is a flow run there; otherwise it runs in this process, with no server.

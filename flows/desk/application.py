@@ -118,7 +118,7 @@ def _answer(desk: Desk, session: Session, answers: Answers, asked: Asked, path: 
         line, status = error.line(), 400
     except PermissionError as error:
         line, status = (
-            f"{error.filename}: may not be read by whoever started the desk; see its owner, mode",
+            f"{error.filename}: may not be read by the user who started the desk; see its owner, mode",
             400,
         )
     except Exception as error:  # nothing of it is shown: it may hold what is confidential

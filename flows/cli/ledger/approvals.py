@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
 keys = typer.Typer(
-    help="Officers' keys: new, enrol, revoke; alone, it lists them.", invoke_without_command=True
+    help="Officers' keys: new, enrol, revoke; without a command, list them.", invoke_without_command=True
 )
 app.add_typer(keys, name="keys")
 
@@ -56,29 +56,29 @@ def approve(
     key: KeyFile,
     periods: Annotated[
         list[str] | None,
-        typer.Option("--period", help="Approve it for this period instead of its own; may be repeated."),
+        typer.Option("--period", help="Approve it for this period instead of its own; repeatable."),
     ] = None,
     revises: Revises = None,
     measurements_of: MeasurementsOf = None,
     account: Account = None,
     product: Annotated[
         str | None,
-        typer.Option(help="The product of a digest, where products ask for more officers than the account."),
+        typer.Option(help="Product of the digest, if it needs more officers than the account."),
     ] = None,
     amount: Annotated[
-        str | None, typer.Option(help="The most each may cost; default: the spec's budget.")
+        str | None, typer.Option(help="The most that one charge may cost; default: the spec's budget.")
     ] = None,
     reason: Annotated[str | None, typer.Option(help="A note; kept in the ledger.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask at a terminal before it is signed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Sign without asking at a terminal.")] = False,
     even_if_unpaid: Annotated[
-        bool, typer.Option("--even-if-unpaid", help="Sign what the account cannot pay, too.")
+        bool, typer.Option("--even-if-unpaid", help="Sign even if the account cannot pay.")
     ] = False,
     home: HomePath = None,
 ) -> None:
-    """Approve a spec, signed with an enrolled key. A spec that is changed afterwards is another spec.
+    """Approve a spec, signed with an enrolled key. A changed spec needs another approval.
 
-    Of a spec file it first shows what will be published and what that costs. At a terminal it asks. Where
-    several officers must approve it, each runs this, for the same amount.
+    It first shows what a spec file will publish and what that costs, and asks if you are at a terminal. Where
+    several officers must approve, each runs this for the same amount.
     """
     with open_ledger(home) as ledger:
         if account is not None and periods:
@@ -92,7 +92,7 @@ def approve(
         wanted: list[tuple[str | None, str, str, str | None]]
         if account is None and product is not None:
             raise InputError(
-                "a spec names its product itself", where="--product", hint="give it with a digest alone"
+                "a spec names its product itself", where="--product", hint="give it only with a digest"
             )
         if account is not None:
             wanted = [(None, *_named(spec, account, None, revises, measurements_of))]
@@ -203,7 +203,7 @@ def unapprove(
     account: Account = None,
     home: HomePath = None,
 ) -> None:
-    """Take back the approval of a spec; what is paid for goes on."""
+    """Take back the approval of a spec; releases that are paid for continue."""
     with open_ledger(home) as ledger:
         name, digest, _budget = _named(spec, account, period, revises, measurements_of, ledger)
         ledger.unapprove(name, digest, by=read_private(key, passphrase()), reason=reason)
@@ -219,10 +219,10 @@ def disjoint(
     other: Annotated[str, typer.Argument(help="Another one.")],
     key: KeyFile,
     reason: Reason,
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take back that they are.")] = False,
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the declaration back.")] = False,
     home: HomePath = None,
 ) -> None:
-    """Say, signed, that nobody is in both populations, so that `ledger review` need not add them."""
+    """Declare, signed, that nobody is in both populations, so that `ledger review` need not add them."""
     with open_ledger(home) as ledger:
         by = read_private(key, passphrase())
         ledger.declare_disjoint(population, other, reason=reason, by=by, disjoint=not withdraw)
@@ -250,7 +250,7 @@ def _named(
             raise InputError(
                 "is not a spec's digest, which is 64 digits and small letters a to f",
                 where="SPEC",
-                hint="copy all of it from the line of the run that was stopped, or give the spec file alone",
+                hint="copy all of it from the line of the run that was stopped, or give only the spec file",
             )
         return account, spec, None
     if not Path(spec).exists():
@@ -292,7 +292,7 @@ def show_keys(known: Iterable[Key | ReleaseKey], whose: str, nothing: str, *, as
 
 @keys.command("new", epilog="Example:  tabularium ledger keys new officer.pem")
 def new(file: Annotated[Path, typer.Argument(help="File to make, mode 0600.")]) -> None:
-    """Make a private key. TABULARIUM_KEY_PASSPHRASE, if set, encrypts it."""
+    """Make a private key, encrypted with TABULARIUM_KEY_PASSPHRASE if that is set."""
     with one_line_errors():
         make_pair(file, passphrase())
 
@@ -340,7 +340,7 @@ def revoke(
     key: KeyFile,
     home: HomePath = None,
 ) -> None:
-    """Revoke a key; what it approved counts no more for new charges."""
+    """Revoke a key; its approvals no longer count for new charges."""
     with open_ledger(home) as ledger:
         found = ledger.revoke_key(name, reason=reason, by=read_private(key, passphrase()))
         say(f"Key {found.key} of {found.officer} is revoked.")

@@ -18,12 +18,12 @@ from tabularium.flows.cli.ledger.shared_options import (
 from tabularium.flows.cli.options import AsJson, HomePath
 from tabularium.flows.cli.terminal import err, one_line_errors, out, print_json, table, working
 
-Release = Annotated[str, typer.Argument(help="Release id, as the run that laid out the draft said it.")]
+Release = Annotated[str, typer.Argument(help="Release id, as the run that wrote the draft shows it.")]
 Consulted = Annotated[
     bool,
     typer.Option(
         "--consulted-confidential",
-        help="Confidential figures were consulted: the decision is outside the guarantee.",
+        help="You consulted confidential figures: the decision is outside the guarantee.",
     ),
 ]
 
@@ -32,8 +32,8 @@ Consulted = Annotated[
 def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
     """Show what waits for a person, the oldest first.
 
-    That is specs to be approved, drafts to be reviewed, releases that need more attempts, refused deliveries,
-    and what a schedule should have published. What could not be looked at is said on standard error.
+    It lists specs to approve, drafts to review, releases that need more attempts, refused deliveries, and
+    overdue releases. What could not be checked is named on standard error.
 
     With --json a list: kind (approval, review, attempts, refused or overdue), account, product, period,
     amount (an exact fraction, or null where it is not known here), digest (of the spec or draft), since,
@@ -86,10 +86,10 @@ def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
 def accept(
     release: Release, key: KeyFile, consulted_confidential: Consulted = False, home: HomePath = None
 ) -> None:
-    """Publish a draft byte for byte, signed with an enrolled key: by the run that waits for it, or here.
+    """Publish a draft byte for byte, signed with an enrolled key; the waiting run does it, or this command.
 
-    Asked for twice, it is published once. It is not taken back. Where several officers must accept it, each
-    runs this, and it is published with the last.
+    Repeating it publishes nothing more. It cannot be undone. Where several officers must accept, each runs
+    this, and the last one publishes.
     """
     with one_line_errors():
         say_decided(officer(home, key).accept(release, consulted_confidential=consulted_confidential))
@@ -102,14 +102,14 @@ def accept(
 def withhold(
     release: Release,
     key: KeyFile,
-    criterion: Annotated[str, typer.Option(help="For what: one of publication.review.criteria of the spec.")],
+    criterion: Annotated[str, typer.Option(help="Why: one of publication.review.criteria of the spec.")],
     consulted_confidential: Consulted = False,
     home: HomePath = None,
 ) -> None:
-    """End a draft, signed with an enrolled key: it is never published, and its budget stays spent.
+    """Withhold a draft, signed with an enrolled key: it is never published, and its budget stays spent.
 
-    Later certificates of the account name it, the criterion, whether confidential figures were consulted,
-    and what it cost. Its folder is removed. It is not taken back.
+    Later certificates of the account name it, the criterion, whether confidential figures were consulted, and
+    what it cost. Its folder is removed. This cannot be undone.
     """
     with one_line_errors():
         say_decided(

@@ -25,16 +25,14 @@ def evidence(
     release: Annotated[str, typer.Argument(help="Id of the release.")],
     source: Annotated[str, typer.Argument(metavar="INPUT", help="A file, glob, folder or URL.")],
     key: KeyFile,
-    spec: Annotated[
-        Path | None, typer.Option(help="The release spec, where the input is behind a URL.")
-    ] = None,
-    reason: Annotated[str | None, typer.Option(help="Why it is asked; kept in the ledger.")] = None,
+    spec: Annotated[Path | None, typer.Option(help="The release spec, if the input is behind a URL.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why you ask; kept in the ledger.")] = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether INPUT is the one that RELEASE was made from: only the home can tell, and only here.
+    """Say whether RELEASE was made from INPUT. Only the home knows.
 
-    Who asked about which release is recorded in the ledger, signed; the answer is not.
+    The ledger records who asked about which release, signed, but not the answer.
 
     With --json: release_id, and same (true, false, or null where the home has lost what it knew).
     """

@@ -34,7 +34,7 @@ def show(
     account: One = None,
     charges: Annotated[bool, typer.Option("--charges/--no-charges", help="List charges too.")] = True,
     last: Annotated[
-        int, typer.Option(help="Only so many charges of each account, those that moved last; 0 for all.")
+        int, typer.Option(help="Number of charges of each account, those that moved last; 0 for all.")
     ] = 50,
     export: Export = None,
     home: HomePath = None,
@@ -42,7 +42,7 @@ def show(
 ) -> None:
     """Show accounts: what is spent, reserved and left, by period and product, and the last charges of each.
 
-    With --json a list of accounts, amounts as exact fractions, with these fields:
+    With --json: a list of accounts, amounts as exact fractions, with these fields:
 
     - spent: what noise was drawn for; it never comes back
     - reserved: set aside for releases that are not drawn yet
@@ -142,7 +142,7 @@ def _show_charges(books: Books, entry: Account, last: int | None) -> None:
 @app.command("history", epilog="Example:  tabularium ledger history census --last 20")
 def history(
     account: One = None,
-    last: Annotated[int, typer.Option(help="Only so many entries, the newest; 0 for all.")] = 50,
+    last: Annotated[int, typer.Option(help="Number of entries, the newest; 0 for all.")] = 50,
     export: Export = None,
     home: HomePath = None,
     as_json: AsJson = False,

@@ -22,7 +22,7 @@ from tabularium.validations.redaction import bare_errors
 def review(
     account: One = None,
     delta: Annotated[
-        str | None, typer.Option(help="The δ of the (ε, δ); default the account's, or 1/1000000000.")
+        str | None, typer.Option(help="The δ of the (ε, δ); default: the account's, else 1/1000000000.")
     ] = None,
     export: Export = None,
     home: HomePath = None,

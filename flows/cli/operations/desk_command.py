@@ -16,23 +16,23 @@ PORT = 4280
 def desk(
     key: Annotated[
         Path | None,
-        typer.Option(help="Private key (PEM) of the officer who signs; without one, to look only."),
+        typer.Option(help="Private key (PEM) of the officer who signs; without it you can only look."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 for any.")] = PORT,
     folders: Annotated[
         list[Path] | None,
         typer.Option(
             "--folder",
-            help="A copy of the publication folder or of drafts, for a home elsewhere; may be repeated.",
+            help="A copy of the publication folder or of drafts, for a home elsewhere; repeatable.",
         ),
     ] = None,
     home: HomePath = None,
 ) -> None:
-    """Open the officer's desk in a browser: what waits, what it costs and what it says, to be signed.
+    """Open the officer's desk in a browser: what waits, with cost and content, to be signed.
 
-    It listens on 127.0.0.1 alone. The address that it prints lets in whoever opens it first: give it to
-    nobody. Enter prints a new one, Ctrl-C ends it. A passphrase of the key is asked for on a page, and
-    forgotten when nobody has used it for a quarter of an hour.
+    It listens only on 127.0.0.1. The address that it prints admits the first person who opens it: give it to
+    nobody. Enter prints a new one, Ctrl-C ends it. A page asks for the passphrase of the key, and forgets it
+    after a quarter of an hour without use.
     """
     with one_line_errors():
         with working("opening the desk"):

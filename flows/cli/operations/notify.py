@@ -19,13 +19,14 @@ def notify(
         typer.Option(
             envvar="TABULARIUM_NOTIFY",
             show_envvar=True,
-            help="https://… or mailtos://…, at first; with a password in it, better in the environment.",
+            help="Where messages go: https://… or mailtos://…; needed the first time. With "
+            "a password in it, set TABULARIUM_NOTIFY instead.",
         ),
     ] = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have Prefect's server tell people of what happens; doing it again changes only what differs."""
+    """Set up Prefect's notifications from FILE. Repeating it changes only what differs."""
     with one_line_errors():
         from prefect.client.orchestration import get_client
 

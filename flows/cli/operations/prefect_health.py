@@ -22,7 +22,7 @@ def prefect_checks(home: Home) -> Iterator[HealthCheck]:
             yield HealthCheck(
                 "server",
                 "warn",
-                "no Prefect API answers; releases run by hand alone",
+                "no Prefect API answers; releases run only by hand",
                 f"tabularium up{home.option}",
             )
             return
@@ -115,7 +115,7 @@ def _overdue(client: SyncPrefectClient, home: Home) -> Iterator[HealthCheck]:
         yield HealthCheck("releases", "warn", said, "see what became of their runs in the UI")
     for each in found:
         if each.inbox:
-            hint = f"ask whoever delivers into {each.inbox}, or deploy with another --due"
+            hint = f"ask the sender of {each.inbox}, or deploy with another --due"
             yield HealthCheck("deliveries", "warn", f"no data have arrived: {each.line()}", hint)
 
 
@@ -136,7 +136,7 @@ def _runs(client: SyncPrefectClient, home: Home) -> Iterator[HealthCheck]:
     retried = runs_seen.trying_again(client)
     if retried:
         found.append(
-            (f"trying again later: {'; '.join(retried)}", "each goes on by itself once that is mended")
+            (f"trying again later: {'; '.join(retried)}", "each goes on by itself once that is fixed")
         )
     number, since = runs_seen.late(client)
     if number:

@@ -56,24 +56,26 @@ def up(
     ] = None,
     runs: Annotated[
         int | None,
-        typer.Option(min=1, help="Most runs at once; without it two a core, and a GiB of memory for each."),
+        typer.Option(min=1, help="Most runs at once; default: two per core, with a GiB of memory for each."),
     ] = None,
     export_to: Annotated[
         Path | None,
-        typer.Option(help="Folder for the ledger's nightly export, best on another machine; kept in mind."),
+        typer.Option(
+            help="Folder for the ledger's nightly export, best on another machine; remembered for later runs."
+        ),
     ] = None,
     witness: Annotated[
         Path | None,
         typer.Option(
             envvar="TABULARIUM_WITNESS",
             show_envvar=True,
-            help="Folder on another disk that witnesses what the ledger says, against an old copy of it.",
+            help="Folder on another disk for the ledger's witness, by which an old copy is noticed.",
         ),
     ] = None,
 ) -> None:
     """Run the whole installation until Ctrl-C: Prefect's server, a worker, the watcher of inboxes.
 
-    What dies is started again. `deploy`, `run` and `doctor` of the same home find the server by themselves.
+    It restarts what fails. `deploy`, `run` and `doctor` of the same home find the server.
     """
     with one_line_errors():
         require("sqlalchemy", "prefect", "watchfiles", where="up")  # in processes whose errors go to logs
@@ -110,7 +112,7 @@ def _run(installation: Installation, listener: socket.socket, export_to: Path | 
                 raise InputError(
                     f"the pool of runs and the upkeep cannot be made ({said})",
                     where=installation.url,
-                    hint="mend that, then run again",
+                    hint="fix that, then run again",
                 )
             keeper.start(installation.worker())
             keeper.start(installation.watcher())

@@ -11,10 +11,10 @@ _EXAMPLES = "Example:  tabularium watch --home /var/lib/tabularium/home"
 
 
 def watch(home: HomePath = None) -> None:
-    """Look at every inbox of a home whenever something changes there, and start releases. Ends by Ctrl-C.
+    """Watch every inbox of a home and start releases when data arrive. Stop it with Ctrl-C.
 
-    `tabularium up` starts one; on a machine of its own it needs PREFECT_API_URL. It may be killed at any
-    time, and several may run at once.
+    `tabularium up` starts one; on another machine, set PREFECT_API_URL. You may kill it at any time and run
+    several at once.
     """
     with one_line_errors():
         from tabularium.flows.operations.watcher import watch_until_stopped

@@ -27,15 +27,18 @@ def diff(
     before: Annotated[Path, typer.Argument(help="A spec, or the folder of a release.", metavar="A")],
     after: Annotated[Path, typer.Argument(help="Another of the same kind.", metavar="B")],
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with 1 if specs differ, or releases are two.")
+        bool,
+        typer.Option(
+            "--exit-code", help="Exit with 1 if the specs differ, or the two releases are not the same one."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what differs from A to B. Opens no data and costs no budget.
+    """Show what differs between A and B. Opens no data and costs no budget.
 
-    Of two specs: every field, and what it does to cost and margins. Of two releases of a product: how many
-    cells changed by more than the margin of the difference, beside how many would by chance if nothing had;
-    and what was done otherwise.
+    For two specs: every field, with its effect on cost and margins. For two releases of a product: how many
+    cells changed by more than the margin of the difference, how many would by chance, and what was done
+    differently.
     """
     with one_line_errors():
         with working("comparing"):

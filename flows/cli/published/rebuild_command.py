@@ -22,7 +22,7 @@ def rebuild(
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make lost folders of published releases anew, every byte as it was. Costs no budget, opens no data.
+    """Restore lost folders of published releases, byte for byte. Costs no budget, opens no data.
 
     Looks for every period and revision of each product where it was published. If that disk is gone, mount
     it first; otherwise the folders are written to the empty mount point.

@@ -30,7 +30,7 @@ def report_release(
         Path | None,
         typer.Option(
             "--out",
-            help="New file to write; report.html, or registry.yaml, if none is named.",
+            help="New file to write; default: report.html, or registry.yaml.",
             metavar="FILE",
         ),
     ] = None,
@@ -41,10 +41,10 @@ def report_release(
         ),
     ] = False,
 ) -> None:
-    """Write the report of a published release anew: one page, for people. Costs no budget.
+    """Write the report of a published release: one page, for people. Costs no budget.
 
-    The release is compared with its certificate and that with itself, not with signature and ledger, as the
-    page says at its head.
+    The release is compared with its certificate, and the certificate with itself; signature and ledger are
+    not checked. The page says so at the top.
     """
     with one_line_errors():
         before = None if last is None else tabularium.open(last)

@@ -24,12 +24,12 @@ def series(
         Path, typer.Option("--out", help="File to write: .csv, .parquet or .duckdb.", metavar="FILE")
     ],
     table: Annotated[
-        str | None, typer.Option(help="The table, for .csv and .parquet, where there are several.")
+        str | None, typer.Option(help="The table, for .csv and .parquet, if there are several.")
     ] = None,
     level: Annotated[
-        str | None, typer.Option(help="The level, for .csv and .parquet; the last one unless said.")
+        str | None, typer.Option(help="The level, for .csv and .parquet; default: the last one.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
     unverified: Annotated[
         bool, typer.Option("--unverified", help="Do not compare the files with the certificates first.")
     ] = False,
@@ -37,7 +37,7 @@ def series(
     """Write all current periods of a product as one table with a column `period`. Costs no budget.
 
     A .duckdb file gets every table at every level, as TABLE__LEVEL: rows of two levels count the same people
-    and are never in one table. Withdrawn releases are left out; one that cannot be read is refused.
+    and are never in one table. Withdrawn releases are left out; an unreadable one is an error.
     """
     with one_line_errors():
         with working("reading releases"):

@@ -23,24 +23,25 @@ def site(
         Path, typer.Argument(help="Folder of releases: holds PRODUCT/PERIOD/RELEASE.", metavar="RELEASES")
     ],
     out_folder: Annotated[
-        Path, typer.Option("--out", help="Folder to write; a site that is there is replaced.", metavar="DIR")
+        Path, typer.Option("--out", help="Folder to write; replaces a site that is there.", metavar="DIR")
     ],
     address: Annotated[
-        str, typer.Option(help="Where DIR will be served; feeds then hold whole addresses.", metavar="URL")
+        str,
+        typer.Option(help="Address where DIR will be served; feeds then hold full addresses.", metavar="URL"),
     ] = "",
     copy: Annotated[
         bool,
         typer.Option(
             "--copy",
-            help="Copy the releases into DIR, compared with their digests, instead of linking to them.",
+            help="Copy the releases into DIR, checked against their digests, instead of linking to them.",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a web site over all releases: products, periods, search, downloads, feeds, budget over time.
 
-    It reads certificates and indexes alone; needs no home, no server and no other host. What cannot be shown
-    is listed with the reason, on the first page too.
+    It reads only certificates and indexes, and needs no home, server or network. Releases that cannot be
+    shown are listed with the reason, also on the first page.
 
     With --json: site (the folder), products, releases, and not_shown (where and why of each).
     """

@@ -16,14 +16,14 @@ from tabularium.flows.cli.terminal import one_line_errors, print_json
 def withdraw(
     release: Annotated[str, typer.Argument(metavar="RELEASE", help="Id of the release, or its folder.")],
     key: KeyFile,
-    reason: Annotated[str, typer.Option(help="Why: one line that every reader sees; no figures.")],
+    reason: Annotated[str, typer.Option(help="Why: one line that every reader sees, without figures.")],
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Withdraw a published release, signed with an enrolled key. It is not taken back.
+    """Withdraw a published release, signed with an enrolled key. This cannot be undone.
 
-    Its folder stays and can be verified, and its budget stays spent. The link `current` beside it leads to
-    the newest release of the period that is not withdrawn, or is removed; index.json says what was withdrawn,
+    Its folder stays and can be verified, and its budget stays spent. The link `current` then leads to the
+    newest release of the period that is not withdrawn, or is removed. index.json records what was withdrawn,
     when and why.
 
     With --json: release_id, entry, at, key and reason of the withdrawal, and current (a release id, or null,
