@@ -12,6 +12,7 @@ from typing import Any
 from typer.main import get_command
 
 from tabularium.flows.cli.app import COMMANDS, app, imported
+from tests.docs.pages import item
 
 PAGES_OF = {
     "publish": (
@@ -68,7 +69,7 @@ def _list_of_commands(_: str) -> str:
             for name in every
             if page_of(name) == page
         ]
-        rows.append(f"- [{page}](command-line/{page}.md): {', '.join(links)}")
+        rows.append(item(f"[{page}](command-line/{page}.md): {', '.join(links)}"))
     return "\n".join(rows)
 
 
@@ -76,7 +77,7 @@ def _shared_options(_: str) -> str:
     texts: dict[str, str] = {}
     for names, text in _shared(list(commands(root()))):
         texts[names] = max(texts.get(names, ""), text, key=len)
-    return "\n".join(f"- {_quoted(names)}: {text}" for names, text in sorted(texts.items()))
+    return "\n".join(item(f"{_quoted(names)}: {text}") for names, text in sorted(texts.items()))
 
 
 MAKERS: dict[str, Callable[[str], str]] = {
@@ -129,7 +130,7 @@ def _line(parameter: Any) -> str:
     flag = getattr(parameter, "is_flag", False) or isinstance(default, bool)
     told = parameter.required or flag or not isinstance(default, str | int | float | Path) or default == ""
     ends = "" if told else f" Default: `{default}`."
-    return f"- {_quoted(_names(parameter))}: {_cell(parameter.help or '')}{ends}"
+    return item(f"{_quoted(_names(parameter))}: {_cell(parameter.help or '')}{ends}")
 
 
 def _names(parameter: Any) -> str:

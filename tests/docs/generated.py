@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.docs import command_line_page
+from tests.docs import command_line_page, spec_tables
 from tests.docs.pages import PAGES
 
 MAKERS: dict[str, Callable[[str], str]] = {
     **command_line_page.MAKERS,
+    **spec_tables.MAKERS,
 }
 """Name of a maker -> the function that turns the argument, which may be empty, into Markdown."""
 

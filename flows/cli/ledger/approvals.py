@@ -43,7 +43,10 @@ if TYPE_CHECKING:
 
 Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
 keys = typer.Typer(
-    help="Officers' keys: new, enrol, revoke; without a command, list them.", invoke_without_command=True
+    help="Officers' keys: new, enrol, revoke; without a command, list them.\n\nWith --json: a list with key, "
+    "officer, public_key, since, enrolled_by (the key that signed for it; of the first one itself), revoked "
+    "(the number of the entry, or null) and active.",
+    invoke_without_command=True,
 )
 app.add_typer(keys, name="keys")
 

@@ -44,15 +44,23 @@ def show(
 
     With --json: a list of accounts, amounts as exact fractions, with these fields:
 
+    - account, unit, population, relation, definition, quantum, delta, cap_per_period, cap_per_product,
+      opens_on, closes_on, needs_approval, approve_exact, approvals, approvals_by_product: the terms, or null
+    - cap: the most that may ever be used
     - spent: what noise was drawn for; it never comes back
     - reserved: set aside for releases that are not drawn yet
-    - used: both together; left: the cap less what is used
-    - periods, products: spent, reserved and used in each
-    - charge_count: how many charges there ever were
-    - charges: those that moved last (see --last), the last one at the end
+    - used: both together; caps limit this
+    - left: the cap less what is used
+    - opened_at, retired: when it was opened, and whether it was retired, never having been charged
+    - periods, products: by name: spent, reserved and used in each
+    - charge_count: how many charges there ever were; absent with --no-charges, as charges is
+    - charges: those that moved last (see --last), the last one at the end, each with the fields below
+    - release_id, product, period, amount, state: what a charge is for
+    - attempts: how often drawing began
+    - revises, measurements_of: the reason of a revision, the release whose measurements it uses; else null
     - draft: of a charge that waits for review, or did: digest, criteria, whether it is accepted, how
-      many officers must accept it, and who has (accepted_by)
-    - withdrawn: of a release that was withdrawn: entry, at, key and reason
+      many officers must accept it, and who has (accepted_by); else null
+    - withdrawn: of a release that was withdrawn: entry, at, key and reason; else null
     """
     with open_books(home, export) as books:
         most = (last or None) if charges else 0
@@ -149,7 +157,7 @@ def history(
 ) -> None:
     """Show the entries themselves, oldest first: what was decided, by whom, why, and what it changed.
 
-    With --json a list of entries as they stand in the chain, among their fields:
+    With --json: a list of entries as they are in the chain, among their fields:
 
     - by: the key that signed
     - account_reserved, account_spent: the account's sums after the entry

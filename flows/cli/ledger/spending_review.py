@@ -34,17 +34,20 @@ def review(
     disjoint; accounts of different entities never are. What was spent and reserved on a unit is shown by year
     and product too.
 
-    With --json accounts, units and not_composable (entities that are not added), with these fields:
+    With --json: accounts (without retired ones), units and not_composable, with these fields:
 
-    - plain: everything spent and reserved, plainly summed
+    - account, unit, population, relation, definition: the terms
+    - plain: everything spent and reserved, plainly summed; of a unit null if an account is under zCDP
     - epsilon, delta: the same as an (ε, δ)
     - charges: of an account, how many count (voided ones do not)
     - periods, products: of an account, its sums as `ledger show` has them
-    - rho: of a unit, the sum of the ρ's, an ε counting as ε²/2
-    - years, products: of a unit, the charges of each, plainly added
-    - measure: what those are, epsilon, or rho where zCDP is among them
-    - populations: of a unit, those that are added because it may be in all of them
+    - accounts, populations: of a unit, those that are added because it may be in all of them
     - whole: whether all accounts of the unit are counted
+    - rho: of a unit, the sum of the ρ's, an ε counting as ε²/2
+    - years, products: of a unit, the charges of each, plainly added, by the year (UTC) in which they were
+      reserved; parts of one partition are added too, so these can exceed plain
+    - measure: what those are, epsilon, or rho where zCDP is among them
+    - not_composable: the entities (units) that are not added, with populations that they share or may share
     """
     with open_books(home, export) as books:
         views, units, apart = books.review(account, delta=exact_or_none(delta, "--delta"))

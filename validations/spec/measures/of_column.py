@@ -41,15 +41,20 @@ class OfColumn(Measure, ABC):
     """Whether bounds may differ by groups."""
 
     start: Bound = Field(
-        alias="from", description="The smallest value; smaller ones count as this.", examples=[0]
+        alias="from",
+        description="The smallest value, a whole number; smaller ones count as this. It may differ "
+        "by group: `{by: COLUMN, values: …}`.",
+        examples=[0],
     )
     end: Bound = Field(
         alias="to",
-        description="The largest value; larger ones count as this. It may differ: `{by: COLUMN, values: …}`.",
+        description="The largest value, a whole number; larger ones count as this. It may differ by group.",
         examples=[150000],
     )
     step: Step = Field(
-        default=Fraction(1), description="Values are rounded to whole steps; the noise is in steps as well."
+        default=Fraction(1),
+        description="The grid: values are rounded to whole steps from `from`, and both bounds are "
+        "on it. A decimal or a fraction in quotes.",
     )
 
     @property

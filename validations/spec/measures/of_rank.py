@@ -31,10 +31,14 @@ class OfRank(OfColumn, ABC):
     median: ColumnName | None = Field(default=None, description="The column whose median is published.")
     quantile: ColumnName | None = Field(
         default=None,
-        description="The column of which a quantile is published: the smallest value that is "
-        "not below the part `at` of all.",
+        description="The column of which a quantile is published: the smallest value up to which "
+        "lies the part `at` of all.",
     )
-    at: Share | None = Field(default=None, description='Of a quantile: which, such as `"1/4"` or `"90%"`.')
+    at: Share | None = Field(
+        default=None,
+        description='Of a quantile: which, between 0 and 1, such as `"1/4"`, `"0.9"` or `"90%"`; in '
+        "parts of at most 1000.",
+    )
 
     keys: ClassVar[tuple[str, ...]] = ("median", "quantile")
     by_value: ClassVar[bool] = True
