@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.docs import command_line_page, spec_tables
+from tests.docs import certificate_keys, command_line_page, spec_tables
 from tests.docs.pages import PAGES
 
 MAKERS: dict[str, Callable[[str], str]] = {
+    **certificate_keys.MAKERS,
     **command_line_page.MAKERS,
     **spec_tables.MAKERS,
 }

@@ -44,7 +44,7 @@ class ShownCells(Said):
     cells: Number = Field(description="How many could have been shown.")
     shown: Number = Field(description="How many are.")
     least_standard_deviations: Real | None = Field(
-        description="How far above zero the least noisy number shown lies; null where none is noisy."
+        description="How far above zero the least noisy number shown is; null where none is noisy."
     )
     without_records_at_most: Portion = Field(
         description="What part of those that are shown is expected to be of cells without any record."
@@ -99,7 +99,7 @@ class Errors(Said):
 class Margins(Said):
     """How its margins are known."""
 
-    method: Method | Literal["none"]
+    method: Method | Literal["none"] = Field(description="How they are known; `none` where there are none.")
     mean_squared_error: Sometimes[dict[str, NotNegative]] = Field(
         default=None, description="Of a measured cell, by level."
     )
@@ -154,7 +154,7 @@ class Measure(Said):
         default=None, description="Of a median or quantile: how it is measured."
     )
     additive: Sometimes[Literal["no"]] = Field(
-        default=None, description="Where numbers of cells, levels or tables must not be added up."
+        default=None, description="`no` where numbers of cells, levels or tables must not be added up."
     )
     from_: Words = Field(
         validation_alias="from",
