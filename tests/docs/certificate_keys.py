@@ -33,21 +33,22 @@ LINKS = {
 
 
 def keys(argument: str) -> str:
-    """Return the list of the keys of a model, each with the keys right below it that its text does not name.
+    """Return the list of the keys of a model.
 
-    With ``explained`` it says what these are. What has a list of its own is named only.
+    With ``below`` each has the keys right below it that its text does not name, unless these have a list of
+    their own; with ``explained`` also what they are.
     """
-    name, _, explained = argument.partition(" ")
-    return "\n".join(_item(key, field, bool(explained)) for key, field in _fields(MODELS[name]))
+    name, _, more = argument.partition(" ")
+    return "\n".join(_item(key, field, more) for key, field in _fields(MODELS[name]))
 
 
-def _item(key: str, field: FieldInfo, explained: bool) -> str:
+def _item(key: str, field: FieldInfo, more: str) -> str:
     below = _model(field.annotation)
     called = f"[`{key}`]({LINKS[key]})" if key in LINKS else f"`{key}`"
     text = field.description or (below.__doc__ or "" if below else "")
     text = " ".join(text.replace("``", "`").split()).removesuffix(".") + "."
-    if below and below not in MODELS.values():
-        names = [each for each in _names(below, explained) if each not in text]
+    if more and below and below not in MODELS.values():
+        names = [each for each in _names(below, more == "explained") if each not in text]
         text += f" Keys: {', '.join(names)}." if names else ""
     return item(f"{called}: {text}")
 

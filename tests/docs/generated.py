@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.docs import certificate_keys, command_line_page, spec_tables
+from tests.docs import certificate_keys, command_line_page, sample_columns, spec_tables
 from tests.docs.pages import PAGES
 
 MAKERS: dict[str, Callable[[str], str]] = {
     **certificate_keys.MAKERS,
     **command_line_page.MAKERS,
+    **sample_columns.MAKERS,
     **spec_tables.MAKERS,
 }
 """Name of a maker -> the function that turns the argument, which may be empty, into Markdown."""

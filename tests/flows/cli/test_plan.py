@@ -40,7 +40,7 @@ def test_the_page_shows_what_is_printed_and_drawn(spec: Path) -> None:
     assert done.exit_code == 0, done.output
     shown = next(block.text for block in blocks(PAGE) if block.kind == "text")
     printed = [line.rstrip() for line in done.output.splitlines()]
-    assert [line for line in printed if line and not line.startswith("BackupResult")] == [
+    assert [line for line in printed if line and not line.startswith("Written")] == [
         line for line in shown.splitlines() if line
     ]
     text = picture.read_text()

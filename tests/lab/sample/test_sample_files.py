@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tabularium.lab.sample import write_sample
+from tabularium.lab.sample.columns import COLUMNS
 from tabularium.mechanisms.errors import InputError
 from tabularium.validations.spec.load import load_spec
 
@@ -57,7 +58,7 @@ def test_every_format_holds_the_same_records(tmp_path: Path, kind: str, columns:
     text = plain.read_text()
     assert gzip.decompress(zipped.read_bytes()).decode() == text
     header, *lines = csv.reader(text.splitlines())
-    assert header == columns == pq.read_schema(parquet).names
+    assert header == columns == pq.read_schema(parquet).names == list(COLUMNS[kind])
     assert [tuple(line) for line in lines] == rows_of(parquet)
     assert len(lines) == 3001
     assert '"' not in text
@@ -271,6 +272,7 @@ FULL = """
 import resource, signal, sys
 from pathlib import Path
 from tabularium.lab.sample import write_sample
+from tabularium.lab.sample.columns import COLUMNS
 from tabularium.mechanisms.errors import InputError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
@@ -292,6 +294,7 @@ PEAK = """
 import re, sys
 from pathlib import Path
 from tabularium.lab.sample import write_sample
+from tabularium.lab.sample.columns import COLUMNS
 write_sample("census", int(sys.argv[2]), Path(sys.argv[1]), meshblocks=2000)
 print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024)
 """
