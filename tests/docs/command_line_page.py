@@ -148,9 +148,14 @@ def _anchor(name: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Wrap paragraphs; leave lists as they are."""
+    """Wrap paragraphs and the items of lists."""
     paragraphs = text.replace("\f", "").replace("\b", "").strip().split("\n\n")
-    return "\n\n".join(p if re.match(r"\s*- ", p) else fill(" ".join(p.split()), 100) for p in paragraphs)
+    return "\n\n".join(_list(p) if re.match(r"\s*- ", p) else fill(_cell(p), 100) for p in paragraphs)
+
+
+def _list(text: str) -> str:
+    items = re.split(r"^\s*- ", text, flags=re.MULTILINE)
+    return "\n".join(item(_cell(each)) for each in items if each.strip())
 
 
 def _examples(epilog: str) -> list[str]:

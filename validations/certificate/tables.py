@@ -107,7 +107,7 @@ class Margins(Said):
         default=None, description="The part of the table's budget that measured its error."
     )
     from_noisy_cells: Sometimes[tuple[Words, ...] | Flag] = Field(
-        default=None, description="Levels whose margins come from noisy cells alone."
+        default=None, description="Levels whose margins come only from noisy cells."
     )
     shown: Sometimes[tuple[ShownCells, ...]] = Field(
         default=None,
@@ -251,5 +251,5 @@ class Table(Said):
         default=None, description="Cells that fail a check, check by check."
     )
     measures: Sometimes[dict[str, Measure]] = Field(
-        default=None, description="Sums, means, medians and rates beside the counts, by name."
+        default=None, description="Sums, means, medians, rates and other numbers than counts, by name."
     )

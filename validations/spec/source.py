@@ -38,8 +38,8 @@ class Limits(Part):
     files: Positive = Field(default=100_000, description="The most files.")
     unpacked: Positive = Field(
         default=100,
-        description="How many times its size a compressed CSV file may become (up to 1 GiB any may), and how "
-        "many rows a Parquet file may have for each of its bytes (up to 100 million any may).",
+        description="How many times its size a compressed CSV file may become; up to 1 GiB any may. For a "
+        "Parquet file: how many rows it may have for each of its bytes; up to 100 million any may.",
     )
 
 

@@ -28,7 +28,7 @@ def review(
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the plain sum of what was spent beside the tightest (ε, δ), per account and per privacy unit.
+    """Show the plain sum of what was spent and the tightest (ε, δ), per account and per privacy unit.
 
     Accounts that protect the same entity are added, unless an officer has signed that their populations are
     disjoint; accounts of different entities never are. What was spent and reserved on a unit is shown by year
