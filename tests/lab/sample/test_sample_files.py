@@ -312,3 +312,14 @@ def test_csv_reads_back_with_the_types_of_parquet(tmp_path: Path) -> None:
     plain = pacsv.read_csv(write_sample("census", 500, tmp_path / "a.csv").data)
     parquet = pq.read_table(write_sample("census", 500, tmp_path / "b.parquet").data)
     assert plain.to_pylist() == parquet.to_pylist()
+
+
+@pytest.mark.parametrize("kind", ["census", "households", "labour", "hospital", "health"])
+def test_the_page_counts_the_tables_of_each_spec(tmp_path: Path, kind: str) -> None:
+    files = write_sample(kind, 100, tmp_path / "people.parquet")
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "sample-data.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| `{kind}` |")]
+    assert f"| {len(load_spec(files.spec).spec.tables)} tables" in row
+    homes = tmp_path / "people-households.parquet"
+    if homes.exists():
+        assert pq.read_schema(homes).names == list(COLUMNS["households: homes"])
