@@ -173,7 +173,7 @@ def rebuild_lost(request: Request, loaded: Loaded, folder: Path) -> None:
                     )
                 if not is_lost(run, charge):
                     raise InputError(
-                        "lies there by now, or its certificate is not kept at home",
+                        "is there by now, or its certificate is not kept at home",
                         where=str(folder),
                         hint="see tabularium doctor --account-for",
                     )
@@ -294,7 +294,7 @@ def _rebuild(run: Run, charge: ChargeHandle) -> PublishedHandle:
     _estimate(run, measured)
     rebuilt = rebuild(run, measured)
     what = "draft" if charge.drafted else "published folder"
-    note(f"the {what} was gone; it was made anew, every byte as it was")
+    note(f"the {what} was gone; it was made again, byte for byte")
     return rebuilt
 
 

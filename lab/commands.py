@@ -36,7 +36,7 @@ def sample(
     meshblocks: Annotated[int | None, typer.Option(help="Number of smallest areas.")] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace files that are there.")] = False,
 ) -> None:
-    """Write synthetic microdata with code lists and a release spec that fits. No real person is in it."""
+    """Write synthetic microdata with code lists and a matching release spec. No real person is in it."""
     from tabularium.lab.sample import write_sample
     from tabularium.lab.sample.samples import KINDS
 
@@ -69,19 +69,19 @@ def compare(
         typer.Option(help="acs-2012, xu-2013, xiao-2010, chen-2024, suresh-2019, general, ranges or speed."),
     ] = None,
     mechanism: Annotated[
-        list[str] | None, typer.Option(help="name or name:parameter=value,…; may be given again.")
+        list[str] | None, typer.Option(help="name or name:parameter=value,…; repeatable.")
     ] = None,
     data: Annotated[
         list[str] | None, typer.Option(help="Made-up set, release folder (#table), or file of public counts.")
     ] = None,
-    epsilon: Annotated[list[str] | None, typer.Option(help="0.1 or 1/10; may be given again.")] = None,
-    measure: Annotated[list[str] | None, typer.Option(help="Error measure; may be given again.")] = None,
+    epsilon: Annotated[list[str] | None, typer.Option(help="0.1 or 1/10; repeatable.")] = None,
+    measure: Annotated[list[str] | None, typer.Option(help="Error measure; repeatable.")] = None,
     because: Annotated[
         str | None, typer.Option("--public", help="Where the counts of a file are published.")
     ] = None,
-    runs: Annotated[int | None, typer.Option(help="Runs of each; default: what the suite says.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the first run.")] = 1,
-    processes: Annotated[int | None, typer.Option(help="At once; default: one per core.")] = None,
+    runs: Annotated[int | None, typer.Option(help="Runs of each; default: as in the suite.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the first run.")] = 1,
+    processes: Annotated[int | None, typer.Option(help="Runs at once; default: one per core.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare mechanisms on public data: a table (CSV) and a page with plots. Costs no budget."""

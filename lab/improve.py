@@ -39,7 +39,7 @@ def improve_table(
     out_file: Annotated[Path, typer.Option("--out", help="New file to write.")],
     noise: Annotated[str, typer.Option(help="laplace or gaussian.")] = "laplace",
     centre: Annotated[str, typer.Option(help="mean or median.")] = "mean",
-    bins: Annotated[int | None, typer.Option(help="Number of bins; the best one if absent.")] = None,
+    bins: Annotated[int | None, typer.Option(help="Number of bins; default: the best.")] = None,
     penalty: Annotated[str, typer.Option(help="Price of a bin: selection or paper.")] = "selection",
     range_rule: Annotated[bool, typer.Option(help="Keep the cells of bins that do not gain.")] = True,
     risk_runs: Annotated[int, typer.Option(help="Simulations for the error estimate; 0: none.")] = 4,
@@ -47,7 +47,7 @@ def improve_table(
     delimiter: Annotated[str, typer.Option(help="Of CSV files.")] = ",",
     as_json: AsJson = False,
 ) -> None:
-    """Merge neighbouring rows of a published noisy TABLE where that lessens its error. Costs no budget."""
+    """Merge neighbouring rows of a published noisy TABLE where that reduces its error. Costs no budget."""
     with one_line_errors():
         done = improve_file(
             table,

@@ -18,31 +18,31 @@ from tabularium.tasks.runtime.progress import stopping
 COMMANDS = {
     "run": (
         "tabularium.flows.cli.run_command",
-        "Publish what SPEC asks for. Asked for twice, it is published and paid once.",
+        "Publish what SPEC asks for. Running it again publishes and pays nothing more.",
     ),
     "withdraw": (
         "tabularium.flows.cli.published.release_commands",
-        "Withdraw a published release, signed with an enrolled key. It is not taken back.",
+        "Withdraw a published release, signed with an enrolled key. This cannot be undone.",
     ),
     "rebuild": (
         "tabularium.flows.cli.published.release_commands",
-        "Make lost folders of published releases anew, every byte as it was. Costs no budget, opens no data.",
+        "Restore lost folders of published releases, byte for byte. Costs no budget, opens no data.",
     ),
     "deploy": (
         "tabularium.flows.cli.operations.deploy",
-        "Have Prefect publish SPEC by itself; doing it again changes only what differs.",
+        "Deploy SPEC to Prefect, on a schedule or for arriving data. Repeating it changes only what differs.",
     ),
     "deliver": (
         "tabularium.flows.cli.operations.deliver_command",
-        "Copy FILES into an inbox as one drop: its manifest comes last, so that nobody sees half of it.",
+        "Copy FILES into an inbox as one drop. Its manifest comes last, so no half drop is read.",
     ),
     "watch": (
         "tabularium.flows.cli.operations.up",
-        "Look at every inbox of a home whenever something changes there, and start releases. Ends by Ctrl-C.",
+        "Watch every inbox of a home and start releases when data arrive. Stop it with Ctrl-C.",
     ),
     "notify": (
         "tabularium.flows.cli.operations.deploy",
-        "Have Prefect's server tell people of what happens; doing it again changes only what differs.",
+        "Set up Prefect's notifications from FILE. Repeating it changes only what differs.",
     ),
     "diagnose": (
         "tabularium.flows.cli.run_command",
@@ -50,15 +50,15 @@ COMMANDS = {
     ),
     "init": (
         "tabularium.flows.cli.spec_commands",
-        "Write a first spec from the names and types of the columns of DATA. No record of it is read.",
+        "Write a first spec from the names and types of the columns of DATA. Reads no record.",
     ),
     "check": (
         "tabularium.flows.cli.spec_commands",
-        "Say everything that is wrong with SPEC, or what it will publish, cost and be worth. Opens no data.",
+        "List every mistake in SPEC, or what it will publish, its cost and accuracy. Opens no data.",
     ),
     "plan": (
         "tabularium.flows.cli.spec_commands",
-        "Find the smallest budget, the shares and the levels for the targets of SPEC. Opens no data.",
+        "Find the smallest budget, the shares and the levels that meet the targets of SPEC. Opens no data.",
     ),
     "rehearse": (
         "tabularium.flows.cli.spec_commands",
@@ -66,11 +66,11 @@ COMMANDS = {
     ),
     "sample": (
         "tabularium.lab.commands",
-        "Write synthetic microdata with code lists and a release spec that fits. No real person is in it.",
+        "Write synthetic microdata with code lists and a matching release spec. No real person is in it.",
     ),
     "improve": (
         "tabularium.lab.improve",
-        "Merge neighbouring rows of a published noisy TABLE where that lessens its error. Costs no budget.",
+        "Merge neighbouring rows of a published noisy TABLE where that reduces its error. Costs no budget.",
     ),
     "compare": (
         "tabularium.lab.commands",
@@ -78,11 +78,11 @@ COMMANDS = {
     ),
     "query": (
         "tabularium.flows.cli.published.query_command",
-        "Counts, sums, averages, medians and more of a published release, with errors. Costs no budget.",
+        "Compute counts, sums, averages, medians and more from a release, with errors. Costs no budget.",
     ),
     "report": (
         "tabularium.flows.cli.published.release_commands",
-        "Write the report of a published release anew: one page, for people. Costs no budget.",
+        "Write the report of a published release: one page, for people. Costs no budget.",
     ),
     "site": (
         "tabularium.flows.cli.published.release_commands",
@@ -90,7 +90,7 @@ COMMANDS = {
     ),
     "diff": (
         "tabularium.flows.cli.published.release_commands",
-        "Say what differs from A to B. Opens no data and costs no budget.",
+        "Show what differs between A and B. Opens no data and costs no budget.",
     ),
     "series": (
         "tabularium.flows.cli.published.release_commands",
@@ -98,15 +98,17 @@ COMMANDS = {
     ),
     "verify": (
         "tabularium.flows.cli.published.verify_command",
-        "Check RELEASE: files, signature, certificate, budget, and the tables made again. Needs no home.",
+        "Verify RELEASE: files, signature, certificate, budget, and tables computed again. Needs no home.",
     ),
     "demo": (
         "tabularium.lab.demo",
-        "Tell the whole story: data arrive, a run waits, an officer approves, tables are published.",
+        "Show a release from start to end: data arrive, a run waits, an officer "
+        "approves, tables are published.",
     ),
     "backup": (
         "tabularium.flows.cli.operations.backup",
-        "Back up ledger, measurements, bindings, secret and publication folders; read it back and verify it.",
+        "Back up ledger, measurements, bindings, secret and publication folders; then "
+        "read it back to verify.",
     ),
     "restore": (
         "tabularium.flows.cli.operations.backup",
@@ -114,7 +116,7 @@ COMMANDS = {
     ),
     "doctor": (
         "tabularium.flows.cli.operations.doctor",
-        "Say whether the installation is well: one line for each thing, with what mends it.",
+        "Check the installation: one line for each part, with a fix for what is wrong.",
     ),
     "up": (
         "tabularium.flows.cli.operations.up",
@@ -122,11 +124,11 @@ COMMANDS = {
     ),
     "desk": (
         "tabularium.flows.cli.operations.up",
-        "Open the officer's desk in a browser: what waits, what it costs and what it says, to be signed.",
+        "Open the officer's desk in a browser: what waits, with cost and content, to be signed.",
     ),
     "ledger": (
         "tabularium.flows.cli.ledger.group",
-        "Open accounts, see what is spent and left, check the chain.",
+        "Open accounts, see what is spent and left, verify the chain.",
     ),
 }
 
@@ -175,7 +177,7 @@ def imported(name: str) -> Any:
 app = typer.Typer(
     name="tabularium",
     cls=Commands,
-    help="Official statistics under differential privacy, with the books kept.",
+    help="Official statistics under differential privacy, with a ledger of the budget.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # its tracebacks print local variables, which hold data
     rich_markup_mode="rich",

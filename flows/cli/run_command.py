@@ -48,7 +48,7 @@ def run(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Publish what SPEC asks for. Asked for twice, it is published and paid once.
+    """Publish what SPEC asks for. Running it again publishes and pays nothing more.
 
     Where a Prefect API is configured (PREFECT_API_URL, or a profile), or `tabularium up` runs for the home,
     the release is a flow run there; otherwise it runs in this process, with no server.
@@ -168,16 +168,16 @@ _MOST = 10
 
 def diagnose(
     run: Annotated[
-        str | None, typer.Argument(help="Name of the run, as its last line said; the last one if absent.")
+        str | None, typer.Argument(help="Name of the run, from its last line; default: the last run.")
     ] = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
     """Show why the data of a run were refused: rules, columns, kinds of fault, lines; no value, no count.
 
-    Those are known from the data and paid for by no budget: show them to nobody who may not see the data.
+    This comes from the data and no budget covers it: show it only to people who may see the data.
 
-    With --json the run, or a list of all that are kept, the oldest first, with these fields:
+    With --json: the run, or a list of all that are kept, oldest first, with these fields:
 
     - run, spec, product, period: what was refused
     - stage: which stage refused; message: the line that was shown then

@@ -37,13 +37,13 @@ def init(
     data: Annotated[Path, typer.Argument(help="A CSV, Parquet, SPSS, SAS or Stata file.", metavar="DATA")],
     out_file: Annotated[
         Path | None,
-        typer.Option("--out", help="The new spec; NAME.yaml in the current folder.", metavar="SPEC"),
+        typer.Option("--out", help="The new spec; default: NAME.yaml in the current folder.", metavar="SPEC"),
     ] = None,
 ) -> None:
-    """Write a first spec from the names and types of the columns of DATA. No record of it is read.
+    """Write a first spec from the names and types of the columns of DATA. Reads no record.
 
-    The first line of a CSV file is taken for the names: see that it is no record. What is to be decided
-    stands in the spec as FILL IN; `tabularium check` says what is left.
+    The first line of a CSV file must hold names, not a record. Your decisions are marked FILL IN in the spec;
+    `tabularium check` lists those that are left.
     """
     with one_line_errors():
         import tabularium
@@ -72,7 +72,7 @@ def check_spec(
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say everything that is wrong with SPEC, or what it will publish, cost and be worth. Opens no data."""
+    """List every mistake in SPEC, or what it will publish, its cost and accuracy. Opens no data."""
     with one_line_errors():
         with working("checking"):
             checked = tabularium.check(spec, like=like, home=home)
@@ -101,22 +101,22 @@ def plan_spec(
     ] = None,
     like: Annotated[
         Path | None,
-        typer.Option(help="Judge by the counts of this published release.", metavar="RELEASE"),
+        typer.Option(help="Use the counts of this published release.", metavar="RELEASE"),
     ] = None,
     mechanisms: Annotated[
-        bool, typer.Option("--mechanisms", help="Try other mechanisms on the counts of RELEASE, too.")
+        bool, typer.Option("--mechanisms", help="Also try other mechanisms on the counts of RELEASE.")
     ] = False,
     bounds: Annotated[
         bool, typer.Option("--bounds", help="Give measures the bounds that RELEASE proposes.")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw budget against margin: .svg, .png or .pdf.")] = None,
     out_file: Annotated[
-        Path | None, typer.Option("--out", help="New spec file with the plan in it, beside SPEC.")
+        Path | None, typer.Option("--out", help="New spec file with the plan, in the folder of SPEC.")
     ] = None,
     write: Annotated[bool, typer.Option("--write", help="Put the plan into SPEC itself.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find the smallest budget, the shares and the levels for the targets of SPEC. Opens no data."""
+    """Find the smallest budget, the shares and the levels that meet the targets of SPEC. Opens no data."""
     with one_line_errors():
         import tabularium
 
@@ -201,7 +201,9 @@ def rehearse(
     spec: SpecPath,
     rows: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of records; as many as RELEASE counts or SPEC expects, or 10 000."),
+        typer.Option(
+            min=1, help="Number of records; default: what RELEASE counts or SPEC expects, else 10 000."
+        ),
     ] = None,
     like: Annotated[
         Path | None,
@@ -210,16 +212,17 @@ def rehearse(
     period: Annotated[str | None, typer.Option(help="For this period instead.")] = None,
     out_folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder of the outcome; rehearsal beside SPEC.", metavar="DIR"),
+        typer.Option(
+            "--out", help="Folder to write; default: rehearsal, in the folder of SPEC.", metavar="DIR"
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same records.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Try SPEC on made-up records, through the whole chain. Opens no data and no home, spends nothing.
 
-    What comes out says everywhere that it is a rehearsal: tables, margins and a report to look at, and
-    rehearsal.json in the place of a certificate. A rehearsal that is in DIR is replaced, unless other files
-    lie beside it.
+    Writes tables, margins, a report, and rehearsal.json instead of a certificate, all marked as a rehearsal.
+    It replaces a rehearsal in DIR, unless DIR holds other files.
     """
     with one_line_errors():
         import tabularium

@@ -26,11 +26,11 @@ from tabularium.tasks.runtime.progress import stopping
 SpecPath = Annotated[Path, typer.Argument(help="The release spec (YAML).", metavar="SPEC")]
 HomePath = Annotated[
     Path | None,
-    typer.Option("--home", help="Home of the installation; default TABULARIUM_HOME or ~/.tabularium."),
+    typer.Option("--home", help="Home of the installation; default: TABULARIUM_HOME, else ~/.tabularium."),
 ]
 Revises = Annotated[
     str | None,
-    typer.Option(help="Publish this product and period again, for this reason; an officer approves it."),
+    typer.Option(help="Publish this product and period again, for this reason; needs an officer's approval."),
 ]
 MeasurementsOf = Annotated[
     str | None,
@@ -42,7 +42,7 @@ MeasurementsOf = Annotated[
 ]
 SameInput = Annotated[
     bool,
-    typer.Option("--same-input", help="Release an input that was released for another period again."),
+    typer.Option("--same-input", help="Allow an input that was already released for another period."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 

@@ -58,7 +58,7 @@ def approve(desk: Desk, asked: Asked) -> Elsewhere | Page:
     return decide(
         *(desk, asked, lambda one: one.approve(decision, reason=reason, even_if_unpaid=unpaid)),
         title=f"Approve {decision.headline}",
-        says=says if decision.can_be_paid else [*says, "The account cannot pay for it as it stands."],
+        says=says if decision.can_be_paid else [*says, "The account cannot pay for it now."],
         about=f"{decision.product}, {decision.period}",
         back=address_of(asked),
         address="/approve",
@@ -125,7 +125,7 @@ def _next(decision: tabularium.Decision) -> str:
     """Say what happens once a spec is approved."""
     when = "Once all have approved it" if decision.officers > 1 else "Once it is approved"
     if decision.spec._loaded.spec.publication.review is None:
-        return f"{when}, the next run of it pays, and publishes it by itself."
+        return f"{when}, the next run of it pays and publishes it."
     return (
         f"{when}, the next run of it pays; the draft then waits here, and is published when it is accepted."
     )
@@ -148,7 +148,7 @@ def _decision(desk: Desk, asked: Asked) -> tabularium.Decision:
         there = path.is_file()
     if not there:
         raise InputError(
-            "no such spec on this machine", where=str(path), hint="copy it here, or approve it where it lies"
+            "no such spec on this machine", where=str(path), hint="copy it here, or approve it where it is"
         )
     with desk.books() as books:
         return books.decision(path, **named, folders=desk.folders)

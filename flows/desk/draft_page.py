@@ -78,7 +78,7 @@ def accept(desk: Desk, asked: Asked) -> Elsewhere | Page:
         folder = books.draft_folder(name, folders=desk.folders)
     if folder is None and not charge.final:
         raise InputError(
-            "is not on this machine, and nobody accepts what they have not seen",
+            "is not on this machine, and a draft must be seen to be accepted",
             where=f"the draft of release {name}",
             hint="copy its folder here and name it with --folder",
         )

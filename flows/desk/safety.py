@@ -131,7 +131,7 @@ class Guard:
         headers = Headers(scope=scope)
         if not is_own(scope["client"], scope["server"]):
             return _plainly(
-                "The desk answers only to the person who started it, and to no other user of this machine."
+                "The desk answers only to the user who started it, and to no other user of this machine."
             )
         if (why := self._refused(scope["method"], headers)) is not None:
             return _plainly(why)
@@ -155,12 +155,12 @@ class Guard:
         """Return why a request is not from a page of the desk, or typed by its user; None if it may be."""
         hosts = [origin.partition("//")[2] for origin in self._session.origins]
         if headers.getlist("host") not in [[host] for host in hosts]:
-            return f"The desk answers to {_or(hosts)} alone."
+            return f"The desk answers only to {_or(hosts)}."
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin is not None and origin not in self._session.origins:
             return "This was sent by a page of another site."
         if method not in _READING and (origin is None or site not in (None, "same-origin")):
-            return "A form of the desk is sent by a page of the desk alone."
+            return "Only a page of the desk may send a form of the desk."
         return None
 
 

@@ -33,7 +33,7 @@ def own_tags(tags: Iterable[str]) -> tuple[str, ...]:
     for tag in tags:
         if not tag.strip() or tag == TAG or tag.startswith(("product:", "period:")):
             raise InputError(
-                "is a tag that Tabularium sets by itself" if tag.strip() else "is empty",
+                "is a tag that Tabularium sets itself" if tag.strip() else "is empty",
                 where=f"--tag {tag}",
                 hint="write a tag of your own, such as health",
             )

@@ -1,12 +1,10 @@
-"""docs/reference/command-line.md, made from the commands themselves.
-
-``python -m tests.docs.command_line_page`` writes the page anew.
-"""
+"""The pages of the command line, made from the commands themselves."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -14,17 +12,21 @@ from typing import Any
 from typer.main import get_command
 
 from tabularium.flows.cli.app import COMMANDS, app, imported
+from tests.docs.pages import item
 
-PATH = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
-
-HEAD = """# The command line
-
-Every command has `--help` with an example, and exits with a code other than zero on failure, after
-one line that says what is wrong, where, and how to mend it. With `--json` a command prints JSON for
-programs.
-
-This page is made from the commands: `python -m tests.docs.command_line_page` writes it anew.
-"""
+PAGES_OF = {
+    "publish": (
+        *("init", "check", "plan", "rehearse", "run", "deliver", "diagnose", "withdraw", "rebuild"),
+        *("sample", "compare", "demo"),
+    ),
+    "read": ("query", "report", "site", "series", "diff", "verify", "improve"),
+    "ledger": ("ledger",),
+    "keys": ("ledger keys", "ledger release-key"),
+    "operate": ("up", "deploy", "watch", "notify", "desk", "doctor", "backup", "restore"),
+}
+"""Name of a page below docs/reference/command-line -> the commands on it, each with what is below it."""
+OFTEN = 3
+"""An option with the same text in so many commands is shown once for all of them."""
 
 
 def commands(command: Any, name: str = "tabularium") -> Iterator[tuple[str, Any]]:
@@ -42,58 +44,118 @@ def root() -> Any:
     return group
 
 
-def page() -> str:
-    """Return the text of the page."""
-    return HEAD + "".join(_section(name, command) for name, command in commands(root()))
+def page_of(name: str) -> str | None:
+    """Return the page that shows a command, the most particular one; None of the root."""
+    words = name.split()[1:]
+    for end in range(len(words), 0, -1):
+        for page, shown in PAGES_OF.items():
+            if " ".join(words[:end]) in shown:
+                return page
+    return None
 
 
-def _section(name: str, command: Any) -> str:
+def _commands_of(page: str) -> str:
+    every = list(commands(root()))
+    shared = _shared(every)
+    return "".join(_section(name, command, shared) for name, command in every if page_of(name) == page)
+
+
+def _list_of_commands(_: str) -> str:
+    every = [name for name, _ in commands(root())]
+    rows = []
+    for page in PAGES_OF:
+        links = [
+            f"[`{name.removeprefix('tabularium ')}`](command-line/{page}.md#{_anchor(name)})"
+            for name in every
+            if page_of(name) == page
+        ]
+        rows.append(item(f"[{page}](command-line/{page}.md): {', '.join(links)}"))
+    return "\n".join(rows)
+
+
+def _shared_options(_: str) -> str:
+    texts: dict[str, str] = {}
+    for names, text in _shared(list(commands(root()))):
+        texts[names] = max(texts.get(names, ""), text, key=len)
+    return "\n".join(item(f"{_quoted(names)}: {text}") for names, text in sorted(texts.items()))
+
+
+MAKERS: dict[str, Callable[[str], str]] = {
+    "commands": _commands_of,
+    "list-of-commands": _list_of_commands,
+    "shared-options": _shared_options,
+}
+
+
+def _parameters(command: Any) -> list[Any]:
+    shown = [p for p in command.params if p.name != "help" and not getattr(p, "hidden", False)]
+    return sorted(shown, key=lambda p: p.param_type_name != "argument")
+
+
+def _key(parameter: Any) -> tuple[str, str]:
+    return _names(parameter), _cell(parameter.help or "")
+
+
+def _shared(every: list[tuple[str, Any]]) -> set[tuple[str, str]]:
+    found = Counter(_key(p) for name, command in every if page_of(name) for p in _parameters(command))
+    return {key for key, number in found.items() if number >= OFTEN}
+
+
+def _section(name: str, command: Any, shared: set[tuple[str, str]]) -> str:
+    parameters = _parameters(command)
     parts = [f"## `{name}`", _prose(command.help or "")]
-    arguments = [p for p in command.params if p.param_type_name == "argument"]
-    options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
-    if below := getattr(command, "commands", {}):
-        rows = [f"| [`{child}`](#{_anchor(f'{name} {child}')}) | {_first(c)} |" for child, c in below.items()]
-        parts.append("\n".join(["| command | what it does |", "|---|---|", *rows]))
-    else:
-        usage = [name, *(f"[{_called(a)}]" if not a.required else _called(a) for a in arguments)]
-        parts.append(f"```text\n{' '.join([*usage, '[OPTIONS]'] if options else usage)}\n```")
-    if shown := [_row(p) for p in (*arguments, *options) if not getattr(p, "hidden", False)]:
-        parts.append("\n".join(["| parameter | default | meaning |", "|---|---|---|", *shown]))
+    if not getattr(command, "commands", {}):
+        parts.append(f"```text\n{_usage(name, parameters)}\n```")
+    parts.append("\n".join(_line(p) for p in parameters if _key(p) not in shared))
+    also = [_quoted(_names(p)) for p in parameters if _key(p) in shared and not p.required]
+    if also:
+        parts.append(f"Shared: {', '.join(also)}.")
     if examples := _examples(command.epilog or ""):
         parts.append("```sh\n" + "\n".join(examples) + "\n```")
     return "".join(f"\n{part}\n" for part in parts if part)
 
 
-def _row(parameter: Any) -> str:
-    argument = parameter.param_type_name == "argument"
-    names = [_called(parameter)] if argument else [*parameter.opts, *parameter.secondary_opts]
+def _usage(name: str, parameters: list[Any]) -> str:
+    words = [name]
+    for each in parameters:
+        if each.param_type_name == "argument":
+            words.append(_names(each) if each.required else f"[{_names(each)}]")
+        elif each.required:
+            words.append(f"{each.opts[0]} {(each.metavar or str(each.name)).upper()}")
+    return " ".join([*words, *(["[OPTIONS]"] if any(not p.required for p in parameters) else [])])
+
+
+def _line(parameter: Any) -> str:
     default = parameter.default
-    if parameter.required:
-        said = "required"
-    elif getattr(parameter, "is_flag", False) or isinstance(default, bool):
-        said = ""
-    else:
-        said = f"`{default}`" if isinstance(default, (str, int, float, Path)) else ""
-    called = " or ".join(f"`{each}`" for each in names)
-    return f"| {called} | {said} | {_cell(parameter.help or '')} |"
+    flag = getattr(parameter, "is_flag", False) or isinstance(default, bool)
+    told = parameter.required or flag or not isinstance(default, str | int | float | Path) or default == ""
+    ends = "" if told else f" Default: `{default}`."
+    return item(f"{_quoted(_names(parameter))}: {_cell(parameter.help or '')}{ends}")
 
 
-def _called(argument: Any) -> str:
-    return (argument.metavar or str(argument.name)).strip("{}[]").upper()
+def _names(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return str(parameter.metavar or parameter.name).strip("{}[]").upper()
+    return " or ".join([*parameter.opts, *parameter.secondary_opts])
+
+
+def _quoted(names: str) -> str:
+    return " or ".join(f"`{each}`" for each in names.split(" or "))
 
 
 def _anchor(name: str) -> str:
     return name.replace(" ", "-")
 
 
-def _first(command: Any) -> str:
-    return _cell((command.help or "").strip().split("\n\n")[0])
-
-
 def _prose(text: str) -> str:
-    """Wrap paragraphs; leave lists as they are."""
+    """Wrap paragraphs and the items of lists."""
     paragraphs = text.replace("\f", "").replace("\b", "").strip().split("\n\n")
-    return "\n\n".join(p if re.match(r"\s*- ", p) else fill(" ".join(p.split()), 100) for p in paragraphs)
+    return "\n\n".join(_list(p) if re.match(r"\s*- ", p) else fill(_cell(p), 100) for p in paragraphs)
+
+
+def _list(text: str) -> str:
+    items = re.split(r"^\s*- ", text, flags=re.MULTILINE)
+    return "\n".join(item(_cell(each)) for each in items if each.strip())
 
 
 def _examples(epilog: str) -> list[str]:
@@ -107,8 +169,4 @@ def _examples(epilog: str) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    PATH.write_text(page(), encoding="utf-8")
+    return " ".join(text.split())

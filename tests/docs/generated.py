@@ -10,11 +10,23 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.docs import error_messages, mechanism_tables, stable_things
+from tests.docs import (
+    certificate_keys,
+    command_line_page,
+    error_messages,
+    mechanism_tables,
+    sample_columns,
+    spec_tables,
+    stable_things,
+)
 from tests.docs.pages import PAGES
 
 MAKERS: dict[str, Callable[[str], str]] = {
+    **certificate_keys.MAKERS,
+    **command_line_page.MAKERS,
     **mechanism_tables.MAKERS,
+    **sample_columns.MAKERS,
+    **spec_tables.MAKERS,
     **{"messages": error_messages.table, "message-index": error_messages.index},
     **{"formats": stable_things.formats, "exit-codes": stable_things.exit_codes},
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -13,6 +15,7 @@ PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")),
 ]
 
+_WHOLE: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 _FENCE = re.compile(r"^```(\S*) ?(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 _LINK = re.compile(r"(?<!`)!?\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -25,6 +28,11 @@ class Block:
     kind: str
     mark: str
     text: str
+
+
+def item(text: str) -> str:
+    """Return an item of a list, wrapped as pages are."""
+    return fill(text, 100, initial_indent="- ", subsequent_indent="  ", **_WHOLE)
 
 
 def blocks(path: Path) -> list[Block]:

@@ -36,6 +36,7 @@ ELSEWHERE = [
     )
 ]
 PAGE = "\n".join(path.read_text(encoding="utf-8") for path in SECTIONS)
+UNWRAPPED = re.sub(r"\n {2,}(?=\S)", " ", PAGE)
 FENCE = re.compile(r"^```(\S+)(?: title=\"(.*)\")?\n((?:.*\n)*?)```$", re.MULTILINE)
 
 
@@ -105,11 +106,18 @@ def test_good_examples_load(tmp_path: Path, example: Example) -> None:
     assert said(tmp_path, whole(example.text), LISTS) == ""
 
 
+def test_the_spec_with_everything_has_every_top_level_key() -> None:
+    (text,) = [e.text for e in GOOD if e.place.startswith("index:") and "workspace:" in e.text]
+    assert set(re.findall(r"^(\w+):", text, re.MULTILINE)) == {
+        field.alias or name for name, field in models.SpecFile.model_fields.items()
+    }
+
+
 @pytest.mark.parametrize("example", WRONG, ids=lambda e: e.place)
 def test_wrong_examples_say_what_the_page_says(tmp_path: Path, example: Example) -> None:
     if example.kind == "csv":
         everything = next(e.text for e in GOOD if "areas.csv" in e.text)
-        found = said(tmp_path, everything, {example.marks[0]: example.text})
+        found = said(tmp_path, everything, LISTS | {example.marks[0]: example.text})
     else:
         found = said(tmp_path, whole(example.text), LISTS)
     assert found == example.answer.rstrip("\n")
@@ -147,14 +155,16 @@ def test_every_format_has_its_row(name: str) -> None:
 
 @pytest.mark.parametrize("model", _models(), ids=lambda m: m.__name__)
 def test_defaults_are_what_the_pages_say(model: type[BaseModel]) -> None:
-    """Plain defaults stand in the second column of a table, as they would be written in YAML."""
+    """Plain defaults stand at the end of a field's line, as they would be written in YAML."""
     for name, field in model.model_fields.items():
         plain: Any = field.get_default()
         if not isinstance(plain, (str, bool, int)):
             continue
         marks = {",": '","', '"': "'\"'"}
         written = marks.get(plain, str(plain).lower() if isinstance(plain, bool) else str(plain))
-        rows = [
-            line.split("|") for line in PAGE.splitlines() if line.startswith(f"| `{field.alias or name}` |")
-        ]
-        assert any(f"`{written}`" in row[2] for row in rows), f"{model.__name__}.{name}"
+        called = re.compile(rf"- \[?`(limits\.)?{field.alias or name}`(\]\(\S+\))?: ")
+        lines = [line for line in UNWRAPPED.splitlines() if called.match(line)]
+        ends = re.compile(
+            rf"[Dd]efault: `{re.escape(written)}`[.,]|`{re.escape(written)}`[^;.]*\(the default"
+        )
+        assert any(map(ends.search, lines)), f"{model.__name__}.{name}"

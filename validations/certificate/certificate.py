@@ -194,60 +194,122 @@ class Certificate(Section):
     release_id: ReleaseId = Field(description="The name of the release.")
     product: ProductName = Field(description="The statistical product.")
     period: PeriodName = Field(description="The reference period.")
-    revises: Line | None = Field(description="Why it was published again; null if it is no revision.")
+    revises: Line | None = Field(
+        description="Why the product was published again for this period; null if it was not."
+    )
     dataset: Line = Field(description="The account that paid.")
-    about: About
+    about: About = Field(
+        description="Title, description, curator, region, licence, language, keywords and page of "
+        "the product, as the spec has them."
+    )
     created: Created = Field(description="When the certificate was made, UTC.")
     outside_the_guarantee: Annotated[tuple[Fact, ...], Field(min_length=1)] = Field(
-        description="What the release says exactly and uncharged; to be read before ε."
+        description="What is exact and was not charged: read it before ε."
     )
-    privacy: Privacy
-    approval: Approval
-    account: Account
+    privacy: Privacy = Field(
+        description="Whose protection is promised, against what change, at what price: the budget "
+        "for a unit and for a record; in `conversion` which of ε, δ and ρ is exact, and "
+        "by which theorem the others follow; in `neighbours` which inputs are compared "
+        "and what telling them apart costs (under zCDP also as ε for each δ, where "
+        "exact facts fix a total); in `reading` what that means in plain words."
+    )
+    approval: Approval = Field(
+        description="Whether the account asked for an officer's approval, and the key, entry, time "
+        "and limit of the one that there was; if several officers had to approve, how "
+        "many, and the approvals of the others."
+    )
+    account: Account = Field(
+        description="The account's terms and cap, what was left when this charge was `reserved`, "
+        "and the `cumulative` loss of one unit: the plain sum of all its charges, "
+        "exact, and how many they are."
+    )
     allocation: Annotated[tuple[BudgetPart, ...], Field(min_length=1)] = Field(
-        description="How the budget was divided, in the order of drawing."
+        description="The budget by tally, table, level and histogram, in the order of drawing: "
+        "shares that add up to 1, what each costs a unit and a record, and the part of "
+        "it that measures errors."
     )
-    composition: Composition
-    ledger: Charge
-    measurements: Measurements
+    composition: Composition = Field(
+        description="How losses are added up, and in which measurements disjoint cells are used."
+    )
+    ledger: Charge = Field(
+        description="The account, the amount charged, how many times drawing began (`attempts`), "
+        "the same of each charge for tallies, the drafts that officers `withheld` "
+        "before, and the `head` of the chain: number and hash of its newest entry, the "
+        "hash of its first (`chain`), and the agency's mark that it is genuine (`mac`, "
+        "HMAC-SHA-256 under its secret), by which an old copy of the ledger is "
+        "recognised."
+    )
+    measurements: Measurements = Field(description="The digest of what was drawn, or why it is withheld.")
     measured: Annotated[tuple[Measured, ...], Field(min_length=1)] = Field(
-        description="Mechanism, sensitivity and noise of every measurement."
+        description="Of each measurement: mechanism, all parameters, what it could and did cost, "
+        "and its draws: sensitivity, distribution and scale of the noise."
     )
-    audits: dict[str, Audit | None] = Field(description="By mechanism; null where none is recorded.")
-    tallies: tuple[Tally, ...] = Field(description="Noisy numbers beside the tables.")
+    audits: dict[str, Audit | None] = Field(
+        description="Of each mechanism that was used: what its last recorded audit found, when, and "
+        "the digest of the code that was audited; null if none is recorded."
+    )
+    tallies: tuple[Tally, ...] = Field(
+        description="Noisy numbers of units: what each is `of`, what it `counts`, its number and "
+        "margin, which rules were `broken`, and the `loss` that one unit paid for it."
+    )
     transcript: Annotated[tuple[Draw, ...], Field(min_length=1)] = Field(
-        description="Every draw of noise, in order."
+        description="Every draw of noise, in order: what was drawn, its declared loss, sensitivity, "
+        "scale, shape and purpose."
     )
     spec: dict[str, JsonValue] = Field(
-        description="The release spec with every default written out, without where anything lies."
+        description="The release spec with every default written out, without the places of files."
     )
     spec_digest: Sha256 = Field(
-        description="Of the spec, and of its code lists, invariants and public look-ups."
+        description="The digest of the spec, with its code lists, invariants and public look-ups."
     )
-    code_lists: dict[str, Sha256] = Field(description="Code lists by file name.")
+    code_lists: dict[str, Sha256] = Field(description="The digests of code lists, by file name.")
     lookups: tuple[LookUp, ...] = Field(
-        description="Tables in which columns were looked up: public, or of the privacy unit itself."
+        description="Tables in which columns were looked up: what each `is`, why it is public and "
+        "its digest, or its column of the privacy unit, and how it was joined."
     )
-    domains: dict[str, Domain] = Field(description="By column; never from the data.")
-    validation: Validation
-    tuning: Tuning
-    invariants: tuple[Invariant, ...] = Field(description="Public numbers that are shown exactly.")
-    impossible: tuple[Impossible, ...] = Field(description="Values that cannot occur together.")
-    tables: dict[TableName, Table] = Field(description="By name.")
+    domains: dict[str, Domain] = Field(
+        description="Where the cells of each column come from, never from the data: the spec, or a "
+        "public code list with its digest."
+    )
+    validation: Validation = Field(
+        description="The rules by which the input was judged, and what was paid for that."
+    )
+    tuning: Tuning = Field(
+        description="Which data served to choose mechanisms and parameters: the published release "
+        "that `tuning` of the spec names, or none."
+    )
+    invariants: tuple[Invariant, ...] = Field(
+        description="Public numbers that are shown exactly, with their sources; how many of them "
+        "were `compared` with the measurements, and how many differ `beyond_chance`."
+    )
+    impossible: tuple[Impossible, ...] = Field(
+        description="Values that cannot occur together, with the reason, and what became of records "
+        "that had them."
+    )
+    tables: dict[TableName, Table] = Field(description="Each table and histogram, by name.")
     agreement: dict[str, JsonValue] = Field(
-        description="How tables were made to agree, step by step; empty for one table."
+        description="How tables were made to agree, step by step, and what they were not made to "
+        "agree on; empty for one table."
     )
-    postprocessing: PostProcessing
+    postprocessing: PostProcessing = Field(
+        description="Its `version`, raised whenever the same measurements give other tables, and "
+        "its steps in order, with their bias."
+    )
     confidence: Amount = Field(description="The level of the margins of error.")
     margins: dict[str, Words] = Field(description="What each method of margins means.")
-    randomness: Randomness
+    randomness: Randomness = Field(description="Where random bits come from.")
     side_channels: Annotated[tuple[SideChannel, ...], Field(min_length=1)] = Field(
-        description="What else could tell of the data."
+        description="What else could reveal the data."
     )
-    security: Security
-    files: dict[FileName, Sha256] = Field(description="Every other file of the folder but the statement.")
-    software: dict[str, Words] = Field(description="Versions of what made it.")
-    code: Code
+    security: Security = Field(description="Who could read confidential data, and what is kept.")
+    files: dict[FileName, Sha256] = Field(
+        description="The SHA-256 of every file of the folder but the certificate and the statement."
+    )
+    software: dict[str, Words] = Field(description="The versions of what made it.")
+    code: Code = Field(
+        description="Digests of the program's own files as installed, its git commit if there is "
+        "one, and the digest of the list of all packages."
+    )
 
     @property
     def public_look_ups(self) -> dict[str, str]:

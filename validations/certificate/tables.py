@@ -44,7 +44,7 @@ class ShownCells(Section):
     cells: Number = Field(description="How many could have been shown.")
     shown: Number = Field(description="How many are.")
     least_standard_deviations: Real | None = Field(
-        description="How far above zero the least noisy number shown lies; null where none is noisy."
+        description="How far above zero the least noisy number shown is; null where none is noisy."
     )
     without_records_at_most: Portion = Field(
         description="What part of those that are shown is expected to be of cells without any record."
@@ -99,7 +99,7 @@ class Errors(Section):
 class Margins(Section):
     """How its margins are known."""
 
-    method: Method | Literal["none"]
+    method: Method | Literal["none"] = Field(description="How they are known; `none` where there are none.")
     mean_squared_error: Sometimes[dict[str, NotNegative]] = Field(
         default=None, description="Of a measured cell, by level."
     )
@@ -107,7 +107,7 @@ class Margins(Section):
         default=None, description="The part of the table's budget that measured its error."
     )
     from_noisy_cells: Sometimes[tuple[Words, ...] | Flag] = Field(
-        default=None, description="Levels whose margins come from noisy cells alone."
+        default=None, description="Levels whose margins come only from noisy cells."
     )
     shown: Sometimes[tuple[ShownCells, ...]] = Field(
         default=None,
@@ -154,7 +154,7 @@ class Measure(Section):
         default=None, description="Of a median or quantile: how it is measured."
     )
     additive: Sometimes[Literal["no"]] = Field(
-        default=None, description="Where numbers of cells, levels or tables must not be added up."
+        default=None, description="`no` where numbers of cells, levels or tables must not be added up."
     )
     from_: Words = Field(
         validation_alias="from",
@@ -251,5 +251,5 @@ class Table(Section):
         default=None, description="Cells that fail a check, check by check."
     )
     measures: Sometimes[dict[str, Measure]] = Field(
-        default=None, description="Sums, means, medians and rates beside the counts, by name."
+        default=None, description="Sums, means, medians, rates and other numbers than counts, by name."
     )

@@ -279,15 +279,18 @@ class IntegerRange(Part):
     end: Number = Field(alias="to", description="The largest value, included.")
     edges: tuple[Number, ...] | None = Field(
         default=None,
-        description="The first value of each bin after the first: [5, 18] cuts 0-4, 5-17 and 18 up.",
+        description="The first value of each bin after the first, ascending: with `from: 0` and "
+        "`to: 99`, `[5, 18, 65]` makes 0-4, 5-17, 18-64 and 65-99.",
     )
     width: PositiveNumber | None = Field(
-        default=None, description="Cut every so many values; 1 when there are no edges."
+        default=None,
+        description="Instead of `edges`: the number of values in a bin; the last bin may be "
+        "shorter; default: 1.",
     )
     floor: Switch = Field(
         default=False,
-        description="Read decimals as the whole number below: an age of 0.8 years as 0. "
-        "Without it they are invalid.",
+        description="`true` reads decimals as the whole number below: 64.9 years are the age 64. "
+        "Without it a decimal is invalid in a column of whole numbers.",
     )
     labels: tuple[Text, ...] | None = Field(
         default=None, description="One label per bin, instead of `5-17` or `18.5 to under 25`."

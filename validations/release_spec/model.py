@@ -45,31 +45,45 @@ def _some(value: tuple[object, ...] | dict[str, object]) -> Any:
 class SpecParts(Part):
     """Everything but the tables."""
 
-    product: ProductName = Field(description="The name of the statistical product.")
-    dataset: ProductName = Field(description="The ledger account that pays for it.")
-    period: PeriodName = Field(description="The reference period.")
+    product: ProductName = Field(
+        description="Name of the statistical product: small letters, digits and hyphens, at most 63."
+    )
+    dataset: ProductName = Field(description="The ledger account that pays. Same rules as `product`.")
+    period: PeriodName = Field(
+        description='The reference period: letters, digits, `.`, `_` and `-`, such as `"2026-Q1"`. '
+        "`--period` replaces it."
+    )
     revises: Reason | None = Field(
-        default=None, description="Why this is published again; published, and approved by an officer."
+        default=None,
+        description="Why this product and period are published again: one line of at most 200 "
+        "characters, which is published. An officer must approve it. `--revises` "
+        "replaces it.",
     )
     measurements_of: ReleaseName | None = Field(
-        default=None, description="The earlier release whose measurements a free revision is made from."
+        default=None,
+        description="Id of the published release from whose measurements this revision is made, "
+        "without data and free. It needs `revises`. `--measurements-of` replaces it.",
     )
     source: AnySource = Field(description="Where the microdata are.")
     size: Positive | None = Field(
         default=None,
-        description="About how many records the source will have, from what is public and never from the "
-        "data: `tabularium check` says how accurate cells will be; a run ignores it.",
+        description="About how many records the source will have, from what is public and never "
+        "from the data: `tabularium check` then says how accurate cells will be. A run "
+        "ignores it.",
     )
     lookups: dict[LookUpName, LookUp] = Field(
         default_factory=dict,
-        description="Where more is found about a record; a column of a look-up is called `NAME.COLUMN`.",
+        description="Other tables in which more is found about a record; their columns are called "
+        "`NAME.COLUMN`.",
     )
-    privacy: Privacy = Field(description="The guarantee, and its price.")
+    privacy: Privacy = Field(description="The guarantee and its price.")
     columns: Annotated[dict[ColumnName, Column], AfterValidator(_some)] = Field(
         description="The columns that are used, each with its public domain."
     )
     histograms: tuple[Histogram, ...] = Field(
-        default=(), description="Counts of counts: how many values of a column have how many records."
+        default=(),
+        description="Counts of counts, such as household sizes: how many values of a column have "
+        "how many records.",
     )
     invariants: tuple[Invariant, ...] = Field(
         default=(), description="Public numbers that the tables show exactly, outside the guarantee."
@@ -82,16 +96,17 @@ class SpecParts(Part):
     )
     rules: tuple[Rule, ...] = Field(default=(), description="What must hold for the microdata.")
     targets: tuple[Target, ...] = Field(
-        default=(), description="The margins that are wanted, for `tabularium plan`; a run ignores them."
+        default=(), description="The margins that are wanted, for `tabularium plan`. A run ignores them."
     )
     tuning: Tuning | None = Field(
-        default=None, description="The published release that shares were chosen on; `plan` writes it."
+        default=None,
+        description="The published release on which shares were chosen; `tabularium plan` writes it.",
     )
     postprocessing: PostProcessing = Field(
         default_factory=PostProcessing, description="What is done with the measurements."
     )
     about: About = Field(
-        default_factory=About, description="What people and catalogues are told of the product."
+        default_factory=About, description="What readers and catalogues learn about the product."
     )
     publication: Publication = Field(default_factory=Publication, description="What is published, and where.")
     workspace: WorkspaceOptions = Field(

@@ -58,7 +58,8 @@ class RuleBase(Part):
     """What all validation rules share."""
 
     severity: Literal["stop", "warn"] = Field(
-        default="stop", description="Whether a failure stops the run or is only reported."
+        default="stop",
+        description="`stop` ends the run before the budget is touched; `warn` reports and goes on.",
     )
     rule: str
 
@@ -74,13 +75,15 @@ class RuleBase(Part):
 
 
 class RowCountRule(RuleBase):
-    """The number of rows is within bounds."""
+    """The number of rows is within bounds, or near that of the period before; one field or more."""
 
     rule: Literal["row_count"]
     min: Count | None = Field(default=None, description="The smallest number of rows.")
     max: Count | None = Field(default=None, description="The largest number of rows.")
     change_from_last: Change | None = Field(
-        default=None, description="The largest change against the period before, as a part of it."
+        default=None,
+        description="The largest change against the period before, as a part of it; more than 1 "
+        "only with a percent sign.",
     )
     noisy: Bought | None = Field(
         default=None,
@@ -101,21 +104,21 @@ class ColumnRule(RuleBase):
 
 
 class NullsRule(ColumnRule):
-    """At most so many rows are null in a column."""
+    """At most this part of the rows is null in a declared column."""
 
     rule: Literal["nulls"]
     at_most: Portion = Field(description="The largest part of the rows that may be null.")
 
 
 class InvalidRule(ColumnRule):
-    """At most so many rows lie outside the domain of a column."""
+    """At most this part of the rows is outside the domain of a declared column."""
 
     rule: Literal["invalid"]
     at_most: Portion = Field(description="The largest part of the rows that may lie outside the domain.")
 
 
 class NumbersRule(ColumnRule):
-    """At most so many rows hold text that is no number in a column that is measured."""
+    """At most this part of the rows holds something else than a number or null, in a column of a measure."""
 
     rule: Literal["numbers"]
     column: ColumnName = Field(description="A column of a measure or weight, declared or not.")
@@ -123,7 +126,7 @@ class NumbersRule(ColumnRule):
 
 
 class RangeRule(ColumnRule):
-    """The values of an integer column lie within bounds."""
+    """All values of a declared integer column are within bounds, one or both."""
 
     rule: Literal["range"]
     column: ColumnName = Field(description="A declared integer column.")
@@ -132,7 +135,7 @@ class RangeRule(ColumnRule):
 
 
 class UniqueRule(RuleBase):
-    """No two rows agree in these columns."""
+    """No two rows agree in all these columns of the source, declared or not."""
 
     noisy: ClassVar[None] = None
     rule: Literal["unique"]
@@ -167,32 +170,39 @@ class Privacy(Part):
     """Who is protected, against what change, and at what price."""
 
     unit: UnitChoice = Field(
-        description="Who is protected: `record`, or `{entity: person, column: person_id}`, where the column "
-        "tells the entities apart (without it each record is one); `population` may name that of the account."
+        description="Whom the release protects: `record`, or an entity, such as `{entity: person, "
+        "column: person_id}`."
     )
     max_contributions: Positive = Field(
         default=1,
-        description="How many records of one unit are counted; the others are left out at random. Required "
-        "where the unit has a column: choose it from what is publicly known, never from the data.",
+        description="How many records of one unit are counted; of a unit with more, that many are "
+        "chosen at random. Required where the unit has a column: choose it from what is "
+        "publicly known, never from the data.",
     )
     relation: Literal["add-remove", "replace"] = Field(
         default="add-remove",
-        description="Neighbouring data sets differ by adding or removing a unit, or by replacing one.",
+        description="How neighbouring data sets differ: one unit more or less (`add-remove`), or "
+        "one unit's records exchanged for others (`replace`).",
     )
     definition: Definition = Field(
         default="pure",
-        description="What the budget is an amount of: `pure` (ε), or `zcdp` (ρ, zero-concentrated).",
+        description="What the budget is an amount of: `pure` differential privacy (ε), or `zcdp`, "
+        "zero-concentrated differential privacy (ρ).",
     )
     budget: Budget = Field(
-        description="The privacy loss of the whole release for one unit, exact: ε, or ρ under zcdp."
+        description="The privacy loss of the whole release for one unit, exact and above zero: ε, "
+        "or ρ under zcdp."
     )
     delta: Delta | None = Field(
-        default=None, description="With zcdp, and required there: the δ at which ε is reported."
+        default=None,
+        description="Required with zcdp, and only there: the δ at which the certificate states the "
+        "ε that ρ amounts to. It changes neither the noise nor the cost.",
     )
     cut_units: CutUnits | None = Field(
         default=None,
-        description='Estimate how many units had more than `max_contributions` records: `{share: "1/100"}`, '
-        'and how many records were left out at least: `{share: "1/100", records_up_to: 20}`.',
+        description="Buys an estimate of how many units had more than `max_contributions` records: "
+        '`{share: "1/100"}`. With `records_up_to: 20` a second one at the same share: '
+        "how many records were left out at least.",
     )
 
     @property

@@ -35,9 +35,15 @@ Language = Annotated[
 class PostProcessing(Part):
     """What is done with the measurements; it costs no budget."""
 
-    consistency: Switch = Field(default=True, description="Make the levels add up (weighted least squares).")
-    nonnegativity: Switch = Field(default=True, description="Make every cell zero or more.")
-    rounding: Switch = Field(default=True, description="Make every cell a whole number.")
+    consistency: Switch = Field(
+        default=True,
+        description="The levels add up, and tables agree on what they share: weighted least squares "
+        "over all of them.",
+    )
+    nonnegativity: Switch = Field(
+        default=True, description="No cell is below zero, and the levels still add up."
+    )
+    rounding: Switch = Field(default=True, description="Every cell is a whole number, and both still hold.")
 
 
 class Measurements(Part):
@@ -76,15 +82,20 @@ class Review(Part):
     """Who decides on a draft before it is published, by which criteria, and where the draft lies."""
 
     by: Literal["officer"] = Field(
-        default="officer", description="Who decides: an officer with an enrolled key."
+        default="officer", description="Who decides: a disclosure officer with an enrolled key."
     )
     criteria: tuple[Criterion, ...] = Field(
-        default=CRITERIA, description="For what a draft may be withheld; published."
+        default=CRITERIA,
+        description="For what a draft may be withheld: names of small letters, digits and hyphens, "
+        "which are published.",
     )
     group: Text | None = Field(
-        default=None, description="The system group that may read drafts; their owner alone when absent."
+        default=None, description="The group of the system that may read drafts; default: only their owner."
     )
-    folder: Text = Field(default="drafts", description="Where drafts lie; relative to the spec file.")
+    folder: Text = Field(
+        default="drafts",
+        description="Where drafts are, relative to the spec file; not where releases are published.",
+    )
 
 
 def _review(value: object) -> object:
@@ -143,12 +154,23 @@ class Region(Part):
 class About(Part):
     """Descriptions of the product for people and catalogues; all of it is published."""
 
-    title: Text | None = Field(default=None, description="The title; the name of the product when absent.")
-    description: Text | None = Field(default=None, description="What it is, in a few sentences.")
-    curator: Curator | None = Field(default=None, description="Who answers for it.")
-    region: Region | None = Field(default=None, description="The territory that it is about.")
+    title: Text | None = Field(default=None, description="The title; default: the name of the product.")
+    description: Text | None = Field(
+        default=None, description="What it is, in a few sentences on one line (fold them with `>-`)."
+    )
+    curator: Curator | None = Field(
+        default=None, description="Who answers for it: `name`, `url` and `email`."
+    )
+    region: Region | None = Field(
+        default=None,
+        description="The territory that it is about: a `code`, for instance of ISO 3166, and a `label`.",
+    )
     licence: WebAddress | None = Field(default=None, description="The address of the licence.")
-    language: Language = Field(default="en", description="The language of titles and labels.")
+    language: Language = Field(
+        default="en",
+        description="The language of titles and labels: names in SDMX code lists are taken in it, "
+        "and texts tagged with it.",
+    )
     keywords: tuple[Text, ...] = Field(default=(), description="Words by which catalogues find it.")
     url: WebAddress | None = Field(default=None, description="The page of the product.")
 
@@ -161,9 +183,10 @@ class SdmxOptions(Part):
     ] = Field(default="TAB", description="The id of the agency that maintains the structure.")
     version: Annotated[
         Text, *matching(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}", 'write three numbers, such as "1.0.0"')
-    ] = Field(default="1.0.0", description="The version of the structure.")
+    ] = Field(default="1.0.0", description="The version of the structure: three numbers.")
     structure: Literal["xml", "json"] = Field(
-        default="xml", description="How the structure is written: SDMX-ML 3.0 or SDMX-JSON 2.0."
+        default="xml",
+        description="How the structure is written: `xml` (SDMX-ML 3.0) or `json` (SDMX-JSON 2.0).",
     )
 
 
@@ -192,7 +215,8 @@ class MeanLimits(MeasureLimits):
 
     part_of: Literal["range", "value"] = Field(
         default="range",
-        description="What they are parts of: the `range` from `from` to `to`, or the published `value`.",
+        description="In `means`: what the limits are parts of: the `range` from `from` to `to`, or "
+        "the published `value`.",
     )
 
 
@@ -207,23 +231,30 @@ class Quality(Part):
 
     unreliable: QualityLimit | None = Field(
         default=None,
-        description="A cell whose margin is larger is flagged: a number, or a percentage of the count.",
+        description="A count with a larger margin is `unreliable`. A percentage is a part of the "
+        "published count, a whole number is absolute.",
     )
     suppress: QualityLimit | None = Field(
-        default=None, description="A cell whose margin is larger is left blank; written like `unreliable`."
+        default=None,
+        description="A count with a larger margin is `suppressed`, with its measures; written like "
+        "`unreliable`.",
     )
     at_least: Positive | None = Field(
-        default=None, description="A cell whose published count is smaller is left blank."
+        default=None, description="A smaller count is `suppressed`, with its measures."
     )
     sums: MeasureLimits | None = Field(
-        default=None, description="Limits of sums, parts of the published sum; as for counts when absent."
+        default=None,
+        description="`unreliable` and `suppress` of sums, as percentages of the published sum; "
+        'default: those of counts if they are percentages, else `{unreliable: "30%"}`.',
     )
     rates: MeasureLimits | None = Field(
-        default=None, description="Limits of rates and percentages, in points; `10%` when absent."
+        default=None,
+        description='The same of rates and percentages, in points: `"5%"` is a margin of 5 in a '
+        'hundred, of a rate per 1000 one of 50; default: `{unreliable: "10%"}`.',
     )
     means: MeanLimits | None = Field(
         default=None,
-        description="Limits of means, medians and quantiles; `10%` of `to` less `from` when absent.",
+        description='The same of means, medians and other quantiles; default: `{unreliable: "10%"}`.',
     )
 
     def limits_of(self, measure: Measure) -> tuple[Literal["value", "range"], Limits]:
@@ -248,23 +279,29 @@ class Publication(Part):
     folder: Text = Field(
         default="releases", description="Where releases are written; relative to the spec file."
     )
-    formats: tuple[Text, ...] = Field(default=("csv", "parquet"), description="How the tables are written.")
+    formats: tuple[Text, ...] = Field(
+        default=("csv", "parquet"),
+        description="How the tables are written; one of `csv` and `parquet` is always among them.",
+    )
     sdmx: SdmxOptions = Field(
         default_factory=SdmxOptions, description="How the structure of the tables is named in SDMX."
     )
     quality: Quality | None = Field(
         default=None,
-        description="Which cells are flagged as unreliable, or left blank; all are shown when absent.",
+        description="Which cells are flagged as unreliable or left blank; default: none.",
     )
-    confidence: Confidence = Field(default=Fraction(9, 10), description="The level of the margins of error.")
+    confidence: Confidence = Field(
+        default=Fraction(9, 10), description="The level of the margins of error, between 0 and 1."
+    )
     measurements: MeasurementsChoice = Field(
         default=Measurements(),
-        description="`publish` the noisy measurements beside the tables, or `{withhold: reason}`.",
+        description="`publish` the noisy measurements from before post-processing, or `withhold` "
+        'them: `{withhold: "the reason"}`, which is published instead.',
     )
     review: ReviewChoice | None = Field(
         default=None,
-        description="`officer`, or `{by: officer, criteria: [...], group: ..., folder: ...}`: the release is "
-        "a draft until an officer accepts it.",
+        description="`officer`, or a mapping: the release is a draft, and published once an officer "
+        "accepts it.",
     )
 
 
@@ -272,5 +309,6 @@ class WorkspaceOptions(Part):
     """The secure folder of a run."""
 
     keep: Switch = Field(
-        default=False, description="Keep the secure workspace after the run, for an inquiry."
+        default=False,
+        description="Keep the secure workspace after the run, for an inquiry. It holds microdata.",
     )

@@ -38,8 +38,8 @@ class Limits(Part):
     files: Positive = Field(default=100_000, description="The most files.")
     unpacked: Positive = Field(
         default=100,
-        description="How many times its size a compressed CSV file may become (up to 1 GiB any may), and how "
-        "many rows a Parquet file may have for each of its bytes (up to 100 million any may).",
+        description="How many times its size a compressed CSV file may become; up to 1 GiB any may. For a "
+        "Parquet file: how many rows it may have for each of its bytes; up to 100 million any may.",
     )
 
 
@@ -120,27 +120,37 @@ def _engine(name: str, other: str, what: str) -> BeforeValidator:
 
 
 _PATH = (
-    "A file, a glob, or a folder of partitioned files; relative to the spec file, or an address in an object "
-    "store (`s3://bucket/people.parquet`). `{period}` in it stands for the period."
+    "A file, a glob (`visits/*.parquet`) or a folder of partitioned files, relative "
+    "to the spec file; or an address in an object store, "
+    "`s3://bucket/people.parquet`. `{period}` stands for the period. `--source` "
+    "replaces it, relative to the current folder."
 )
-_URL = "A database URL without a password in it."
+_URL = (
+    "A database URL such as `postgresql://host/database`, without a password: use "
+    "the database's own password file or environment variable."
+)
 _ENGINE = (
-    "What reads and counts it: `duckdb` files; `database` a URL, by a copy of the needed columns (the "
-    "default there); `postgresql` the table of a URL where it lies; `spark` Parquet files, on a cluster."
+    "What reads and counts: `duckdb` files (the default); `database` a copy of the "
+    "needed columns (the default for a url); `postgresql` the table where it is; "
+    "`spark` Parquet files on a cluster."
 )
 Thousands = Annotated[
     RawText | None,
     Field(
-        description="The character between groups of three digits, where numbers stand in text as `1.234,5`."
+        description="The character between groups of three digits where numbers are text, as `.` in "
+        "`1.234,5`: a point, a comma, a space, an apostrophe or `_`."
     ),
 ]
 DecimalMark = Annotated[
     Literal[".", ","] | None,
-    Field(description="The character before the decimals of numbers in text; a point when absent."),
+    Field(description="The character before the decimals where numbers are text: `.` or `,`; default: `.`."),
 ]
 MaxRejected = Annotated[
     RejectLimit,
-    Field(description="How many records may be rejected before the run stops: a count, or a percentage."),
+    Field(
+        description="How many records may be rejected before the run stops: a count, or a "
+        "percentage of the rows in quotes."
+    ),
 ]
 
 
@@ -149,21 +159,28 @@ class Files(Part):
 
     path: Text | None = Field(default=None, description=_PATH)
     format: Format | None = Field(
-        default=None, description="How the files are written; inferred from their ending when absent."
+        default=None,
+        description="`csv` or `parquet`; default: by the ending. `.csv`, `.tsv` and `.txt`, also "
+        "with `.gz` or `.zst`, are CSV; `.parquet` and `.pq` are Parquet.",
     )
-    delimiter: RawText = Field(default=",", description="The character between the values of a CSV row.")
+    delimiter: RawText = Field(
+        default=",",
+        description='The character between the values of a CSV row; a tab is `"\\t"` in double quotes.',
+    )
     quote: Literal['"', "none"] = Field(
         default='"',
-        description="What may stand around a value of a CSV row; `none` says that no quote is in the files, "
-        "which are then read in parallel.",
+        description="What may enclose a value of a CSV row. `none` says that no quote is in the "
+        "files: they are read in parallel, and a quote is refused.",
     )
     nulls: tuple[RawText, ...] = Field(default=("",), description="The texts that mean null in a CSV file.")
     thousands: Thousands = None
     decimal: DecimalMark = None
     ignore: tuple[Text, ...] = Field(
-        default=(), description="Patterns of names or paths below `path` that are left out, as `*.md`."
+        default=(),
+        description="What to leave out below `path`: patterns of names (`*.md`) or of paths "
+        "(`archive/*.csv`).",
     )
-    limits: Limits = Field(default=Limits(), description="How much is read at most.")
+    limits: Limits = Field(default=Limits(), description="How much is read before a source is refused.")
 
     @property
     def file_format(self) -> Format | None:
@@ -211,7 +228,9 @@ class DatabaseTable(Part):
 
     kind_name: ClassVar[str] = "a source in a database"
     url: Annotated[Text, _checked(url_problem)] = Field(description=_URL)
-    table: TableInDatabase = Field(description="The table behind `url`.", examples=["people"])
+    table: TableInDatabase = Field(
+        description="The table behind `url`, or `schema.table`.", examples=["people"]
+    )
     max_rejected: MaxRejected = 0
 
 
@@ -293,21 +312,24 @@ class LookUp(Files):
 
     public: Reason | None = Field(
         default=None,
-        description="Why all that stands there is public and would be the same for any other people; "
-        "published. Nothing in it is protected.",
+        description="Why everything in it is public and would be the same for any other people: one "
+        "line of at most 200 characters, which is published. Nothing in it is "
+        "protected.",
     )
     unit: ColumnName | None = Field(
         default=None,
-        description="The column that says whose a row is: a record finds rows of its own privacy unit only.",
+        description="The column with the id of the privacy unit to which a row belongs: a record "
+        "finds only rows of its own unit.",
     )
     key: ColumnName | None = Field(
-        default=None, description="The column in which a record's value is looked up; with `unit`, beside it."
+        default=None,
+        description="The column in which a value is looked up. Not needed where each unit has one row.",
     )
     source_column: ColumnName | None = Field(
         default=None,
         alias="from",
-        description="The column of the source that holds that value, or of a look-up above, as "
-        "`homes.place`; called as the key when absent.",
+        description="The column that holds this value: of the source, or of a look-up above, as "
+        "`homes.municipality`; default: the name of the key.",
     )
 
     @property

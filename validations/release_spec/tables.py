@@ -36,52 +36,67 @@ PER_REGION = "per_region"
 class TableEntry(Part):
     """A table as it is written: what is absent is filled in later."""
 
-    name: TableName = Field(description="The name of the table, also of its files.")
-    title: Text | None = Field(default=None, description="What it is called in what is published.")
-    dimensions: tuple[ColumnName, ...] = Field(description="The columns that are crossed.")
+    name: TableName = Field(
+        description="Small letters, digits and underscores, at most 63; also the name of the files."
+    )
+    title: Text | None = Field(
+        default=None, description="What it is called in what is published; default: its name."
+    )
+    dimensions: tuple[ColumnName, ...] = Field(
+        description="The columns that are crossed, each declared under `columns`."
+    )
     where: Text | None = Field(
         default=None,
-        description='The records it counts, as `"age >= 15 and status = employed"`; all if absent.',
+        description='Which records it counts: tests of declared columns, such as `"age >= 15 and '
+        'status = employed"`; default: all.',
     )
     size: Positive | None = Field(
         default=None,
-        description="About how many records it will count, like `size` of the spec, which is that of every "
-        "table without `where`.",
+        description="About how many records it will count; default: `size` of the spec, if there is "
+        "no `where`. A run ignores it.",
     )
     share: Share | None = Field(
-        default=None, description="The table's part of the budget; equal parts when no table has one."
+        default=None,
+        description="The table's part of the budget; default: equal parts. All tables have a share "
+        "or none has; shares add to exactly 1.",
     )
     levels: dict[LevelName, Share] | None = Field(
         default=None,
-        description="The measured levels of the hierarchy with their parts of the table's budget.",
+        description="Which levels of the hierarchy are measured, each with its part of the table's "
+        "budget; default: the deepest. The parts add to exactly 1.",
     )
     along: ColumnName | None = Field(
-        default=None, description="The hierarchical dimension that has the levels; the first one when absent."
+        default=None,
+        description="The hierarchical dimension that the `levels` belong to; default: the first. "
+        "Any other is counted at its leaves.",
     )
     mechanism: Text | None = Field(
         default=None,
-        description="How the counts are measured; `identity`, under zcdp `gaussian`, when absent.",
+        description="How the counts are measured; default: `identity`, under zcdp `gaussian`.",
     )
     parameters: dict[Text, Parameter] = Field(
         default_factory=dict, description="The parameters of the mechanism."
     )
     per: ColumnName | None = Field(
         default=None,
-        description="The dimension whose places are measured one by one, each by a mechanism of its own with "
-        "the whole budget of the table; all cells together when absent.",
+        description="A dimension, such as a region or an industry: the counts of each of its places "
+        "are measured by a mechanism of their own, with the whole budget of the table.",
     )
     margin_share: ErrorShare | None = Field(
         default=None,
-        description="The part of the table's budget that measures its error, where the mechanism cannot tell "
-        "it; 0 publishes no margins.",
+        description="The part of the table's budget that measures its error, for a mechanism that "
+        'cannot tell its own error; at most `"1/2"`, and by default `"1/20"` where it '
+        "is needed. `0` publishes no margins of error.",
     )
     prior: PriorName | None = Field(
         default=None,
-        description="What the finest counts are drawn towards: those of an earlier release, by its id, or "
-        "`above`, what the level above makes expect.",
+        description="What the finest counts are drawn towards: those of an earlier release of the "
+        "product, by its id, or `above`, what the level above makes expect.",
     )
     measures: dict[TableName, AnyMeasure] = Field(
-        default_factory=dict, description="Sums, means, quantiles and rates beside the counts, by name."
+        default_factory=dict,
+        description="Numbers about a column, as well as the counts, by name: sums, means, "
+        "quantiles, variances, rates, distinct counts.",
     )
 
 
@@ -111,18 +126,25 @@ class Table(TableEntry):
 class Histogram(Part):
     """How many values of a column have how many records, as household sizes: never which values these are."""
 
-    name: TableName = Field(description="The name of the histogram, also of its files.")
-    title: Text | None = Field(default=None, description="What it is called in what is published.")
-    of: ColumnName = Field(
-        description="The column whose values are the items, such as household_id; it needs no public domain."
+    name: TableName = Field(description="As of a table; tables and histograms have different names.")
+    title: Text | None = Field(
+        default=None, description="What it is called in what is published; default: its name."
     )
-    share: Share = Field(description="The part of the whole budget; the tables share what is left.")
+    of: ColumnName = Field(
+        description="The column whose values are counted, such as `household_id`. It needs no "
+        "public domain. A record with null here is in no histogram of this column; "
+        "tables do count it."
+    )
+    share: Share = Field(
+        description="The histogram's part of the whole budget. What the histograms leave is the "
+        "budget of the tables."
+    )
     parameters: dict[Text, Parameter] = Field(
-        default_factory=dict, description="The parameters of `privhist`, which measures it."
+        default_factory=dict, description="The parameters of `privhist`, which measures it, except `form`."
     )
     largest: Positive | None = Field(
         default=None,
-        description="The largest size that can be, where that is public; none above it is shown.",
+        description="The largest size that can be, where that is public; none is published above it.",
     )
 
     def largest_size(self, privacy: Privacy) -> int | None:
@@ -134,18 +156,23 @@ class Histogram(Part):
 class Figures(Part):
     """Numbers that are public without this release, such as a population that rates are over."""
 
-    name: TableName = Field(description="The name of the numbers.")
+    name: TableName = Field(description="As of a table; all names differ.")
     dimensions: tuple[ColumnName, ...] = Field(
         default=(), description="The columns that are crossed in it; none for a total."
     )
     level: LevelName | None = Field(
-        default=None, description="The level of its hierarchical dimension; the leaves when absent."
+        default=None,
+        description="The level of its hierarchical dimension that the numbers are about; default: "
+        "the deepest.",
     )
     values: Text | None = Field(
         default=None,
-        description="A CSV with one column per dimension and the column count; relative to the spec file.",
+        description="A CSV file, relative to the spec file: one column per dimension with its "
+        "codes, and `count`. Every cell has a row, a zero too.",
     )
-    count: Count | None = Field(default=None, description="Where there are no dimensions: the total.")
+    count: Count | None = Field(
+        default=None, description="Instead of `values`, where there are no dimensions: the total."
+    )
     reason: Text = Field(description="Where the numbers are public already; it is published.")
 
 
@@ -154,8 +181,8 @@ class Invariant(Figures):
 
     on_conflict: Literal["stop", "publish"] = Field(
         default="stop",
-        description="What is done where the measurements contradict it beyond chance: `stop`, or `publish` "
-        "with the conflict named.",
+        description="What is done if the measurements contradict it beyond chance: `stop`, or "
+        "`publish` with the conflict named.",
     )
 
 
@@ -163,14 +190,15 @@ class Impossible(Part):
     """A public fact: values of columns that nobody can have together."""
 
     cells: dict[ColumnName, tuple[Text, ...]] = Field(
-        description="Column -> the values that cannot occur with those of the other columns here: codes, "
-        "of a hierarchy of any node, of an `integer` column the labels of bins."
+        description="Column -> the values that cannot occur together with those of the other "
+        "columns: codes; of a hierarchy any node, which means all leaves below it; of "
+        "an integer column the labels of bins."
     )
     reason: Reason = Field(description="Why, as is known without the data; it is published.")
     records: Literal["reject"] | dict[ColumnName, Text] = Field(
         default="reject",
-        description="What becomes of a record that has them: `reject`, or `{COLUMN: CODE}`, which counts it "
-        "under that value of one of the columns.",
+        description="What becomes of a record that has them all the same: `reject`, or `{COLUMN: "
+        "CODE}`, which counts it under that value of one of the columns.",
     )
 
     @property

@@ -14,7 +14,10 @@ from tabularium.validations.release_spec.tables import array_name
 Digest = Annotated[Text, *matching("[0-9a-f]{64}", "write the SHA-256 as 64 hexadecimal digits")]
 
 
-_AT = "The count or sum that `relative` is a part of; of a mean or rate the number of records."
+_AT = (
+    "The count or sum that `relative` is a part of; of a mean or rate the number of "
+    "records in a cell, or of their weights."
+)
 
 
 def _above_zero(part: Fraction) -> Fraction:
@@ -26,12 +29,12 @@ def _above_zero(part: Fraction) -> Fraction:
 class TargetBase(Part):
     """What all targets share."""
 
-    table: TableName = Field(description="The table that it is about.")
+    table: TableName = Field(description="The name of the table.")
     measure: TableName | None = Field(
-        default=None, description="The measure of the table that it is about; its counts when absent."
+        default=None, description="The measure of the table: a sum, a mean or a rate; default: its counts."
     )
     level: LevelName | None = Field(
-        default=None, description="The level of its hierarchy; all published levels when absent."
+        default=None, description="The level of the table's hierarchy; default: every published one."
     )
 
     @property
@@ -46,10 +49,11 @@ class MarginTarget(TargetBase):
     kind_name: ClassVar[str] = "a target with a margin"
     written_as: ClassVar[str] = "margin"
     unreliable: ClassVar[None] = None
-    margin: Positive = Field(description="The largest margin of error of a cell.")
+    margin: Positive = Field(description="The largest margin of error: a whole number.")
     at: Positive | None = Field(default=None, description=_AT)
     value: WholeNumber | None = Field(
-        default=None, description="Of a mean or rate: the one at which it is meant; the worst when absent."
+        default=None,
+        description="Of a mean or rate: the one at which the margin is meant; default: the worst.",
     )
 
     @property
@@ -72,7 +76,7 @@ class RelativeTarget(TargetBase):
     value: ClassVar[None] = None
     unreliable: ClassVar[None] = None
     relative: Annotated[Portion, AfterValidator(_above_zero)] = Field(
-        description='The largest margin as a part of the count `at`, such as "10%".'
+        description='Instead of `margin`: the largest margin as a part of the count `at`, such as `"10%"`.'
     )
     at: Positive = Field(description=_AT, examples=[500])
 
@@ -97,8 +101,8 @@ class UnreliableTarget(TargetBase):
     value: ClassVar[None] = None
     largest: ClassVar[None] = None
     unreliable: Portion = Field(
-        description="The largest part of the cells that may be flagged as unreliable by "
-        "`publication.quality`; judged on public counts.",
+        description="Instead of `margin`: the largest part of the cells that may be flagged as "
+        "unreliable by `publication.quality`; judged on public counts.",
     )
 
     @property

@@ -44,13 +44,15 @@ OfficersFor = Annotated[
 )
 def open_account(
     account: Annotated[str, typer.Argument(help="Name of the account: the spec's dataset.")],
-    cap: Annotated[str, typer.Option(help="All that may ever be spent: an exact ε such as 10, 0.5 or 1/3.")],
+    cap: Annotated[
+        str, typer.Option(help="The most that may ever be spent: an exact ε such as 10, 0.5 or 1/3.")
+    ],
     unit: Annotated[
         str, typer.Option(help="Privacy unit: the entity that the account protects, such as household.")
     ] = "record",
     population: Annotated[
         str | None,
-        typer.Option(help="All those whose data it is about; default one of the account's own name."),
+        typer.Option(help="Population that the data are about; default: one named after the account."),
     ] = None,
     relation: Annotated[
         str, typer.Option(help="Neighbouring relation: add-remove or replace.")
@@ -63,16 +65,22 @@ def open_account(
     ] = None,
     cap_per_period: Annotated[str | None, typer.Option(help="The most for one period.")] = None,
     cap_per_product: Annotated[str | None, typer.Option(help="The most for one product.")] = None,
-    opens_on: Annotated[str | None, typer.Option(help="First day of charges, YYYY-MM-DD (UTC).")] = None,
-    closes_on: Annotated[str | None, typer.Option(help="First day without, YYYY-MM-DD (UTC).")] = None,
+    opens_on: Annotated[
+        str | None, typer.Option(help="First day on which charges are taken, YYYY-MM-DD (UTC).")
+    ] = None,
+    closes_on: Annotated[
+        str | None, typer.Option(help="First day on which no charges are taken, YYYY-MM-DD (UTC).")
+    ] = None,
     needs_approval: Annotated[
-        bool, typer.Option("--needs-approval", help="Take a charge only if an officer approved its spec.")
+        bool, typer.Option("--needs-approval", help="An officer must approve the spec of every charge.")
     ] = False,
     approve_exact: Annotated[
         bool,
         typer.Option(
             "--approve-exact",
-            help="The same, only for specs with exact facts: stop rules, limits, invariants, look-ups.",
+            help="An officer must approve specs that state exact "
+            "facts: rules that stop, limits on rejected records, invariants, public "
+            "look-ups.",
         ),
     ] = False,
     approvals: Officers = None,
@@ -84,7 +92,7 @@ def open_account(
     key: KeyOrNone = None,
     home: HomePath = None,
 ) -> None:
-    """Open an account with a cap. While an officer's key is enrolled, it is signed (--key)."""
+    """Open an account with a cap. Sign it (--key) while an officer's key is enrolled."""
     with open_ledger(home) as ledger:
         if re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", account) is None:
             raise InputError(
@@ -136,9 +144,9 @@ def _require_entity(unit: str) -> None:
         return
     entity = re.search(r"entity\W+([\w-]+)", unit)
     raise InputError(
-        "is not the name of an entity, which has letters, digits, _ and - alone",
+        "is not the name of an entity, which has only letters, digits, _ and -",
         where="--unit",
-        hint=f"write --unit {entity[1] if entity else 'person'}; the column is named in the spec alone",
+        hint=f"write --unit {entity[1] if entity else 'person'}; only the spec names the column",
     )
 
 
@@ -167,10 +175,10 @@ def change(
     key: KeyOrNone = None,
     home: HomePath = None,
 ) -> None:
-    """Change an account's caps, dates or need of approval; the change is an entry like any other.
+    """Change an account's caps, dates or approvals; the change is an entry of the ledger.
 
-    While an officer's key is enrolled, or the account needs approvals, what loosens a term is signed (--key).
-    How many officers must sign is never lowered.
+    Sign (--key) what loosens a term while an officer's key is enrolled, or if the account needs approvals.
+    The number of officers who must sign is never lowered.
     """
     with open_ledger(home) as ledger:
         new: dict[str, Any] = {}
@@ -203,7 +211,7 @@ def close(
     reason: Reason,
     home: HomePath = None,
 ) -> None:
-    """Take no more charges from today on; releases that are paid for go on."""
+    """Take no more charges from today on; releases that are paid for continue."""
     with open_ledger(home) as ledger:
         closed = ledger.close_account(account, reason=reason)
         say(f"Account {account} is closed since {closed.terms.closes_on}.")
@@ -220,8 +228,8 @@ def retire(
 ) -> None:
     """Retire an account that was opened by mistake and never charged.
 
-    Open it again on the right terms, unless specs were approved for it: then its name is not used again.
-    While an officer's key is enrolled, or the account needs approvals, it is signed (--key).
+    Open it again on the right terms, unless specs were approved for it: then its name is not used again. Sign
+    (--key) while an officer's key is enrolled, or if the account needs approvals.
     """
     with open_ledger(home) as ledger:
         ledger.retire_account(account, reason=reason, by=signer(key))
@@ -236,9 +244,9 @@ def void(
     key: KeyOrNone = None,
     home: HomePath = None,
 ) -> None:
-    """Give back the budget of a release whose noise was never begun.
+    """Give back the budget of a release for which no noise was drawn.
 
-    While an officer's key is enrolled, or the account needs approvals, it is signed (--key).
+    Sign (--key) while an officer's key is enrolled, or if the account needs approvals.
     """
     with open_ledger(home) as ledger, hold(ledger, release):
         ledger.void(release, reason, by=signer(key))
@@ -252,9 +260,9 @@ def abandon(
     key: KeyOrNone = None,
     home: HomePath = None,
 ) -> None:
-    """Give up a release whose noise was begun; its budget stays spent for ever.
+    """Give up a release after drawing began; its budget stays spent for ever.
 
-    What is measured and to be reviewed an officer gives up, who signs (--key); a draft is withheld instead.
+    An officer must sign (--key) if the release is measured and to be reviewed; withhold a draft instead.
     """
     with open_ledger(home) as ledger, hold(ledger, release):
         ledger.abandon(release, reason, by=signer(key))
@@ -268,10 +276,10 @@ def allow_attempts(
     key: KeyOrNone = None,
     home: HomePath = None,
 ) -> None:
-    """Let a release be drawn three times more whose drawing was cut off three times.
+    """Allow three more attempts for a release whose drawing was interrupted three times.
 
-    First find out what ends the runs: if that hung on the noise, each attempt could cost what the release
-    cost. While an officer's key is enrolled, or the account needs approvals, it is signed (--key).
+    First find out what ends the runs: if it depends on the noise, each attempt could cost as much as the
+    release. Sign (--key) while an officer's key is enrolled, or if the account needs approvals.
     """
     with open_ledger(home) as ledger:
         allowed = ledger.allow_attempts(release, reason=reason, by=signer(key))

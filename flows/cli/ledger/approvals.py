@@ -52,7 +52,10 @@ if TYPE_CHECKING:
 
 Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
 keys = typer.Typer(
-    help="Officers' keys: new, enrol, revoke; alone, it lists them.", invoke_without_command=True
+    help="Officers' keys: new, enrol, revoke; without a command, list them.\n\nWith --json: a list with key, "
+    "officer, public_key, since, enrolled_by (the key that signed for it; of the first one itself), revoked "
+    "(the number of the entry, or null) and active.",
+    invoke_without_command=True,
 )
 app.add_typer(keys, name="keys")
 
@@ -65,29 +68,29 @@ def approve(
     key: KeyFile,
     periods: Annotated[
         list[str] | None,
-        typer.Option("--period", help="Approve it for this period instead of its own; may be repeated."),
+        typer.Option("--period", help="Approve it for this period instead of its own; repeatable."),
     ] = None,
     revises: Revises = None,
     measurements_of: MeasurementsOf = None,
     account: Account = None,
     product: Annotated[
         str | None,
-        typer.Option(help="The product of a digest, where products ask for more officers than the account."),
+        typer.Option(help="Product of the digest, if it needs more officers than the account."),
     ] = None,
     amount: Annotated[
-        str | None, typer.Option(help="The most each may cost; default: the spec's budget.")
+        str | None, typer.Option(help="The most that one charge may cost; default: the spec's budget.")
     ] = None,
     reason: Annotated[str | None, typer.Option(help="A note; kept in the ledger.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask at a terminal before it is signed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Sign without asking at a terminal.")] = False,
     even_if_unpaid: Annotated[
-        bool, typer.Option("--even-if-unpaid", help="Sign what the account cannot pay, too.")
+        bool, typer.Option("--even-if-unpaid", help="Sign even if the account cannot pay.")
     ] = False,
     home: HomePath = None,
 ) -> None:
-    """Approve a spec, signed with an enrolled key. A spec that is changed afterwards is another spec.
+    """Approve a spec, signed with an enrolled key. A changed spec needs another approval.
 
-    Of a spec file it first shows what will be published and what that costs. At a terminal it asks. Where
-    several officers must approve it, each runs this, for the same amount.
+    It first shows what a spec file will publish and what that costs, and asks if you are at a terminal. Where
+    several officers must approve, each runs this for the same amount.
     """
     with open_ledger(home) as ledger:
         if account is not None and periods:
@@ -101,7 +104,7 @@ def approve(
         wanted: list[tuple[str | None, str, str, str | None]]
         if account is None and product is not None:
             raise InputError(
-                "a spec names its product itself", where="--product", hint="give it with a digest alone"
+                "a spec names its product itself", where="--product", hint="give it only with a digest"
             )
         if account is not None:
             wanted = [(None, *_named(spec, account, None, revises, measurements_of))]
@@ -220,7 +223,7 @@ def unapprove(
     account: Account = None,
     home: HomePath = None,
 ) -> None:
-    """Take back the approval of a spec; what is paid for goes on."""
+    """Take back the approval of a spec; releases that are paid for continue."""
     with open_ledger(home) as ledger:
         name, digest, _budget = _named(spec, account, period, revises, measurements_of, ledger)
         ledger.unapprove(name, digest, by=read_private(key, passphrase()), reason=reason)
@@ -236,10 +239,10 @@ def disjoint(
     other: Annotated[str, typer.Argument(help="Another one.")],
     key: KeyFile,
     reason: Reason,
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take back that they are.")] = False,
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the declaration back.")] = False,
     home: HomePath = None,
 ) -> None:
-    """Say, signed, that nobody is in both populations, so that `ledger review` need not add them."""
+    """Declare, signed, that nobody is in both populations, so that `ledger review` need not add them."""
     with open_ledger(home) as ledger:
         by = read_private(key, passphrase())
         ledger.declare_disjoint(population, other, reason=reason, by=by, disjoint=not withdraw)
@@ -267,7 +270,7 @@ def _named(
             raise InputError(
                 "is not a spec's digest, which is 64 digits and small letters a to f",
                 where="SPEC",
-                hint="copy all of it from the line of the run that was stopped, or give the spec file alone",
+                hint="copy all of it from the line of the run that was stopped, or give only the spec file",
             )
         return account, spec, None
     if not Path(spec).exists():
@@ -309,7 +312,7 @@ def show_keys(known: Iterable[Key | ReleaseKey], whose: str, nothing: str, *, as
 
 @keys.command("new", epilog="Example:  tabularium ledger keys new officer.pem")
 def new(file: Annotated[Path, typer.Argument(help="File to make, mode 0600.")]) -> None:
-    """Make a private key. TABULARIUM_KEY_PASSPHRASE, if set, encrypts it."""
+    """Make a private key, encrypted with TABULARIUM_KEY_PASSPHRASE if that is set."""
     with one_line_errors():
         make_pair(file, passphrase())
 
@@ -357,18 +360,18 @@ def revoke(
     key: KeyFile,
     home: HomePath = None,
 ) -> None:
-    """Revoke a key; what it approved counts no more for new charges."""
+    """Revoke a key; its approvals no longer count for new charges."""
     with open_ledger(home) as ledger:
         revoked = ledger.revoke_key(name, reason=reason, by=read_private(key, passphrase()))
         say(f"Key {revoked.key} of {revoked.officer} is revoked.")
 
 
-Release = Annotated[str, typer.Argument(help="Release id, as the run that laid out the draft said it.")]
+Release = Annotated[str, typer.Argument(help="Release id, as the run that wrote the draft shows it.")]
 Consulted = Annotated[
     bool,
     typer.Option(
         "--consulted-confidential",
-        help="Confidential figures were consulted: the decision is outside the guarantee.",
+        help="You consulted confidential figures: the decision is outside the guarantee.",
     ),
 ]
 
@@ -377,8 +380,8 @@ Consulted = Annotated[
 def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
     """Show what waits for a person, the oldest first.
 
-    That is specs to be approved, drafts to be reviewed, releases that need more attempts, refused deliveries,
-    and what a schedule should have published. What could not be looked at is said on standard error.
+    It lists specs to approve, drafts to review, releases that need more attempts, refused deliveries, and
+    overdue releases. What could not be checked is named on standard error.
 
     With --json a list: kind (approval, review, attempts, refused or overdue), account, product, period,
     amount (an exact fraction, or null where it is not known here), digest (of the spec or draft), since,
@@ -431,10 +434,10 @@ def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
 def accept(
     release: Release, key: KeyFile, consulted_confidential: Consulted = False, home: HomePath = None
 ) -> None:
-    """Publish a draft byte for byte, signed with an enrolled key: by the run that waits for it, or here.
+    """Publish a draft byte for byte, signed with an enrolled key; the waiting run does it, or this command.
 
-    Asked for twice, it is published once. It is not taken back. Where several officers must accept it, each
-    runs this, and it is published with the last.
+    Repeating it publishes nothing more. It cannot be undone. Where several officers must accept, each runs
+    this, and the last one publishes.
     """
     with one_line_errors():
         say_decided(officer(home, key).accept(release, consulted_confidential=consulted_confidential))
@@ -447,14 +450,14 @@ def accept(
 def withhold(
     release: Release,
     key: KeyFile,
-    criterion: Annotated[str, typer.Option(help="For what: one of publication.review.criteria of the spec.")],
+    criterion: Annotated[str, typer.Option(help="Why: one of publication.review.criteria of the spec.")],
     consulted_confidential: Consulted = False,
     home: HomePath = None,
 ) -> None:
-    """End a draft, signed with an enrolled key: it is never published, and its budget stays spent.
+    """Withhold a draft, signed with an enrolled key: it is never published, and its budget stays spent.
 
-    Later certificates of the account name it, the criterion, whether confidential figures were consulted,
-    and what it cost. Its folder is removed. It is not taken back.
+    Later certificates of the account name it, the criterion, whether confidential figures were consulted, and
+    what it cost. Its folder is removed. This cannot be undone.
     """
     with one_line_errors():
         say_decided(
@@ -471,16 +474,14 @@ def evidence(
     release: Annotated[str, typer.Argument(help="Id of the release.")],
     source: Annotated[str, typer.Argument(metavar="INPUT", help="A file, glob, folder or URL.")],
     key: KeyFile,
-    spec: Annotated[
-        Path | None, typer.Option(help="The release spec, where the input is behind a URL.")
-    ] = None,
-    reason: Annotated[str | None, typer.Option(help="Why it is asked; kept in the ledger.")] = None,
+    spec: Annotated[Path | None, typer.Option(help="The release spec, if the input is behind a URL.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why you ask; kept in the ledger.")] = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether INPUT is the one that RELEASE was made from: only the home can tell, and only here.
+    """Say whether RELEASE was made from INPUT. Only the home knows.
 
-    Who asked about which release is recorded in the ledger, signed; the answer is not.
+    The ledger records who asked about which release, signed, but not the answer.
 
     With --json: release_id, and same (true, false, or null where the home has lost what it knew).
     """

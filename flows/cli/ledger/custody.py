@@ -48,7 +48,7 @@ Certificates = Annotated[
     list[Path] | None,
     typer.Option(
         "--certificate",
-        help="certificate.json, or the folder of a release, to hold against the ledger; repeatable.",
+        help="certificate.json, or the folder of a release, to compare with the ledger; repeatable.",
         callback=lambda paths: [_certificate_at(path) for path in paths or []],
     ),
 ]
@@ -63,7 +63,7 @@ def verify(
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Walk the whole chain; work out every balance, cap, state and signature again."""
+    """Verify the whole chain: compute every balance, cap, state and signature again."""
     if export is not None:
         with one_line_errors(), working("walking the chain"):
             verified = _verified_export(export, certificate or [])
@@ -96,7 +96,7 @@ def export(
 ) -> None:
     """Write the whole ledger to one file that anybody can verify offline.
 
-    An altered entry is written as it stands, and named in an error.
+    An altered entry is written as it is, and an error names it.
     """
     with open_ledger(home, reading=True) as ledger:
         with working("writing every entry"):
@@ -112,7 +112,7 @@ def restore(
     certificate: Certificates = None,
     home: HomePath = None,
 ) -> None:
-    """Put an exported ledger into a new or empty database; one older than a known head is refused."""
+    """Load an exported ledger into a new or empty database; one older than a known head is refused."""
     with one_line_errors():
         installation = Home.at(home)
         heads = [*_heads(certificate), *MeasurementStore(installation.measurements).heads()]
@@ -146,9 +146,9 @@ def confirm(
     key: KeyOrNone = None,
     home: HomePath = None,
 ) -> None:
-    """Say that the head of a ledger that was put back is the newest, so that it accepts entries again.
+    """Confirm that a restored ledger is the newest, so that it accepts entries again.
 
-    While an officer's key is enrolled an officer says so, and signs.
+    Sign (--key) while an officer's key is enrolled.
     """
     with open_ledger(home) as ledger:
         ledger.confirm(head, by=signer(key))
@@ -157,7 +157,7 @@ def confirm(
 
 @app.command("migrate", epilog="Example:  tabularium ledger migrate")
 def migrate(home: HomePath = None) -> None:
-    """Make the ledger's tables, or put their guard back; refused when the chain does not verify."""
+    """Create the ledger's tables, or restore their guard; refused when the chain does not verify."""
     with one_line_errors():
         from tabularium.ledger.storage.schema import REVISION
         from tabularium.ledger.transactions import GUARD
@@ -182,7 +182,7 @@ def migrate(home: HomePath = None) -> None:
     epilog="Example:  tabularium ledger roles | psql -v ON_ERROR_STOP=1 -d books",
 )
 def roles() -> None:
-    """Print the SQL that makes the roles of a ledger on PostgreSQL; how to use it stands at its beginning.
+    """Print the SQL that makes the roles of a ledger on PostgreSQL, with instructions at its beginning.
 
     Run it as the owner of the database and of the tables, after `tabularium ledger migrate`. It takes
     CONNECT from PUBLIC: first GRANT CONNECT ON DATABASE to every login that is to keep it.

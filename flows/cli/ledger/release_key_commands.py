@@ -16,7 +16,7 @@ from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.sign import sign_release
 
 release_keys = typer.Typer(
-    help="The agency's keys for releases: new, enrol, revoke, show; alone, it lists them.",
+    help="The agency's keys for releases: new, enrol, revoke, show; without a command, list them.",
     invoke_without_command=True,
 )
 app.add_typer(release_keys, name="release-key")
@@ -41,7 +41,7 @@ def new(
     ] = None,
     home: HomePath = None,
 ) -> None:
-    """Make a private key where this machine finds it. TABULARIUM_RELEASE_KEY_PASSPHRASE, if set, encrypts it.
+    """Make a private key where this machine looks for it, encrypted with TABULARIUM_RELEASE_KEY_PASSPHRASE.
 
     Until an officer has enrolled it, nothing is published with it. It is in no backup: one that is lost is
     replaced by another.
@@ -60,7 +60,7 @@ def enrol(
     key: KeyFile,
     home: HomePath = None,
 ) -> None:
-    """Enrol a public key for releases, signed with an officer's. Others that are enrolled go on beside it."""
+    """Enrol a public key for releases, signed with an officer's. Keys enrolled before stay valid."""
     with open_ledger(home) as ledger:
         by = read_private(key, passphrase())
         enrolled = ledger.enrol_release_key(read_public(file), agency=agency, by=by)
@@ -87,7 +87,7 @@ def show(
     name: Annotated[str, typer.Argument(help="The key's name, as `ledger release-key` shows it.")],
     home: HomePath = None,
 ) -> None:
-    """Print a public key (PEM), to be published in another place than the releases."""
+    """Print a public key (PEM), to publish elsewhere than the releases."""
     with open_ledger(home, reading=True) as ledger:
         enrolled = ledger.release_keys().get(name)
         if enrolled is None:

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from tabularium import Books, Decided, Officer
     from tabularium.ledger import Ledger
 
-app = typer.Typer(help="Open accounts, see what is spent and left, check the chain.", no_args_is_help=True)
+app = typer.Typer(help="Open accounts, see what is spent and left, verify the chain.", no_args_is_help=True)
 
 Reason = Annotated[str, typer.Option(help="Why; kept in the ledger.")]
 KeyOrNone = Annotated[
     Path | None,
     typer.Option("--key", help="Private key (PEM) of the officer who signs, where a signature is needed."),
 ]
-One = Annotated[str | None, typer.Argument(help="One account; all if absent.")]
+One = Annotated[str | None, typer.Argument(help="One account; default: all.")]
 Export = Annotated[
     Path | None,
-    typer.Option("--export", help="Read this exported ledger instead, once it verifies; no home is needed."),
+    typer.Option("--export", help="Read this exported ledger instead, once it verifies; needs no home."),
 ]
 KeyFile = Annotated[Path, typer.Option("--key", help="Private key (PEM) of the officer who signs.")]
 

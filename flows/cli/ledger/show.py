@@ -36,7 +36,7 @@ def show(
     account: One = None,
     charges: Annotated[bool, typer.Option("--charges/--no-charges", help="List charges too.")] = True,
     last: Annotated[
-        int, typer.Option(help="Only so many charges of each account, those that moved last; 0 for all.")
+        int, typer.Option(help="Number of charges of each account, those that moved last; 0 for all.")
     ] = 50,
     export: Export = None,
     home: HomePath = None,
@@ -44,17 +44,25 @@ def show(
 ) -> None:
     """Show accounts: what is spent, reserved and left, by period and product, and the last charges of each.
 
-    With --json a list of accounts, amounts as exact fractions, with these fields:
+    With --json: a list of accounts, amounts as exact fractions, with these fields:
 
+    - account, unit, population, relation, definition, quantum, delta, cap_per_period, cap_per_product,
+      opens_on, closes_on, needs_approval, approve_exact, approvals, approvals_by_product: the terms, or null
+    - cap: the most that may ever be used
     - spent: what noise was drawn for; it never comes back
     - reserved: set aside for releases that are not drawn yet
-    - used: both together; left: the cap less what is used
-    - periods, products: spent, reserved and used in each
-    - charge_count: how many charges there ever were
-    - charges: those that moved last (see --last), the last one at the end
+    - used: both together; caps limit this
+    - left: the cap less what is used
+    - opened_at, retired: when it was opened, and whether it was retired, never having been charged
+    - periods, products: by name: spent, reserved and used in each
+    - charge_count: how many charges there ever were; absent with --no-charges, as charges is
+    - charges: those that moved last (see --last), the last one at the end, each with the fields below
+    - release_id, product, period, amount, state: what a charge is for
+    - attempts: how often drawing began
+    - revises, measurements_of: the reason of a revision, the release whose measurements it uses; else null
     - draft: of a charge that waits for review, or did: digest, criteria, whether it is accepted, how
-      many officers must accept it, and who has (accepted_by)
-    - withdrawn: of a release that was withdrawn: entry, at, key and reason
+      many officers must accept it, and who has (accepted_by); else null
+    - withdrawn: of a release that was withdrawn: entry, at, key and reason; else null
     """
     with open_books(home, export) as books:
         most = (last or None) if charges else 0
@@ -144,14 +152,14 @@ def _show_charges(books: Books, entry: Account, last: int | None) -> None:
 @app.command("history", epilog="Example:  tabularium ledger history census --last 20")
 def history(
     account: One = None,
-    last: Annotated[int, typer.Option(help="Only so many entries, the newest; 0 for all.")] = 50,
+    last: Annotated[int, typer.Option(help="Number of entries, the newest; 0 for all.")] = 50,
     export: Export = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the entries themselves, oldest first: what was decided, by whom, why, and what it changed.
 
-    With --json a list of entries as they stand in the chain, among their fields:
+    With --json: a list of entries as they are in the chain, among their fields:
 
     - by: the key that signed
     - account_reserved, account_spent: the account's sums after the entry
@@ -178,29 +186,32 @@ def _row(entry: Mapping[str, Any], about: list[str], *, named: bool) -> list[Tex
 def review(
     account: One = None,
     delta: Annotated[
-        str | None, typer.Option(help="The δ of the (ε, δ); default the account's, or 1/1000000000.")
+        str | None, typer.Option(help="The δ of the (ε, δ); default: the account's, else 1/1000000000.")
     ] = None,
     export: Export = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the plain sum of what was spent beside the tightest (ε, δ), per account and per privacy unit.
+    """Show the plain sum of what was spent and the tightest (ε, δ), per account and per privacy unit.
 
     Accounts that protect the same entity are added, unless an officer has signed that their populations are
     disjoint; accounts of different entities never are. What was spent and reserved on a unit is shown by year
     and product too.
 
-    With --json accounts, units and not_composable (entities that are not added), with these fields:
+    With --json: accounts (without retired ones), units and not_composable, with these fields:
 
-    - plain: everything spent and reserved, plainly summed
+    - account, unit, population, relation, definition: the terms
+    - plain: everything spent and reserved, plainly summed; of a unit null if an account is under zCDP
     - epsilon, delta: the same as an (ε, δ)
     - charges: of an account, how many count (voided ones do not)
     - periods, products: of an account, its sums as `ledger show` has them
-    - rho: of a unit, the sum of the ρ's, an ε counting as ε²/2
-    - years, products: of a unit, the charges of each, plainly added
-    - measure: what those are, epsilon, or rho where zCDP is among them
-    - populations: of a unit, those that are added because it may be in all of them
+    - accounts, populations: of a unit, those that are added because it may be in all of them
     - whole: whether all accounts of the unit are counted
+    - rho: of a unit, the sum of the ρ's, an ε counting as ε²/2
+    - years, products: of a unit, the charges of each, plainly added, by the year (UTC) in which they were
+      reserved; parts of one partition are added too, so these can exceed plain
+    - measure: what those are, epsilon, or rho where zCDP is among them
+    - not_composable: the entities (units) that are not added, with populations that they share or may share
     """
     with open_books(home, export) as books:
         views, units, apart = books.review(account, delta=exact_or_none(delta, "--delta"))

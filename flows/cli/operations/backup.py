@@ -26,10 +26,11 @@ def backup(
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Back up ledger, measurements, bindings, secret and publication folders; read it back and verify it.
+    """Back up ledger, measurements, bindings, secret and publication folders; then read it back to verify.
 
-    All but the ledger's export is encrypted: with the passphrase in TABULARIUM_BACKUP_PASSPHRASE, or one that
-    is asked for, or to a public key. Releases may go on meanwhile. The folder appears only when it is whole.
+    Everything but the ledger's export is encrypted: with the passphrase in TABULARIUM_BACKUP_PASSPHRASE, one
+    that you type, or to a public key. Releases may go on meanwhile. The folder appears only when it is
+    complete.
     """
     from tabularium.tasks.custody.backup import backup as write_backup
     from tabularium.tasks.custody.sealing import Lock
@@ -45,7 +46,9 @@ def backup(
         say(f"{done.entries} entries, {done.releases} releases and {done.files} files are in {done.target}.")
         say(f"The ledger's head is {done.head.hash}; note it elsewhere: who restores is asked for it.")
         if done.missing:
-            say(f"{done.missing} releases do not lie whole where they were published; a run makes them anew.")
+            say(
+                f"{done.missing} releases do not lie whole where they were published; a run makes them again."
+            )
         if done.lost:
             say(f"{done.lost} of these it cannot: their certificates are not kept in this home.")
 
@@ -57,14 +60,14 @@ def restore(
     ] = None,
     publications: Annotated[
         Path | None,
-        typer.Option(help="Put the publication folder here, and not to where it was."),
+        typer.Option(help="Put the publication folder here instead of where it was."),
     ] = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
     """Put a backup into a new home. Its ledger is read-only until its head is confirmed.
 
-    No file is ever replaced. What was cut off is finished by the same command.
+    No file is ever replaced. Repeat the command to finish an interrupted restore.
     """
     from tabularium.ledger import Ledger
     from tabularium.ledger.transactions import CONFIRM

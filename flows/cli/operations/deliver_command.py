@@ -16,20 +16,20 @@ Example:  tabularium deliver part-*.csv --product persons --period 2026-Q1 --inb
 
 
 def deliver(
-    files: Annotated[list[Path], typer.Argument(help="Files of data, written alike.", metavar="FILES")],
-    product: Annotated[str, typer.Option(help="The product that they are for.")],
-    period: Annotated[str, typer.Option(help="The period that they are of.")],
+    files: Annotated[list[Path], typer.Argument(help="Data files, all in one format.", metavar="FILES")],
+    product: Annotated[str, typer.Option(help="Product that the data are for.")],
+    period: Annotated[str, typer.Option(help="Period of the data.")],
     inbox: Annotated[
-        str | None, typer.Option(help="Folder of the inbox; that of the product at home.", metavar="DIR")
+        str | None,
+        typer.Option(help="Folder of the inbox; default: the product's inbox in the home.", metavar="DIR"),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the drop; the period unless said.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the drop; default: the period.")] = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy FILES into an inbox as one drop: its manifest comes last, so that nobody sees half of it.
+    """Copy FILES into an inbox as one drop. Its manifest comes last, so no half drop is read.
 
-    The watcher then starts the release. Whoever delivers from another machine names the folder with --inbox,
-    and needs no home.
+    The watcher then starts the release. On another machine, name the folder with --inbox; you need no home.
     """
     with one_line_errors():
         from tabularium.mechanisms.errors import InputError

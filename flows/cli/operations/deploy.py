@@ -32,29 +32,30 @@ if TYPE_CHECKING:
 def deploy(
     spec: SpecPath,
     cron: Annotated[
-        str | None, typer.Option(help='When it runs: minute, hour, day, month, weekday, as "0 6 1 * *".')
+        str | None, typer.Option(help='When it runs: minute, hour, day, month, weekday, such as "0 6 1 * *".')
     ] = None,
-    timezone: Annotated[str, typer.Option(help="Where these times and the periods are told.")] = "UTC",
+    timezone: Annotated[str, typer.Option(help="Time zone of --cron and of periods.")] = "UTC",
     period: Annotated[
         str | None,
-        typer.Option(help='Made from the schedule: "{scheduled:%Y-Q%q}", "{previous_month:%Y-%m}".'),
+        typer.Option(help='Period, made from the schedule: "{scheduled:%Y-Q%q}", "{previous_month:%Y-%m}".'),
     ] = None,
     source: Annotated[str | None, typer.Option(help="Read this file, glob, folder or URL instead.")] = None,
     on_arrival: Annotated[
         str | None,
         typer.Option(
-            help="Run when data arrive here: a folder, or an address as s3://bucket/inbox.", metavar="INBOX"
+            help="Run when data arrive here: a folder, or an address such as s3://bucket/inbox.",
+            metavar="INBOX",
         ),
     ] = None,
     periods: Annotated[
         str,
         typer.Option(
-            help="Pattern for the periods of drops, each of which is a charge; default: the spec's and later "
-            "ones of its form that have begun."
+            help="Pattern of the periods that are accepted, each a charge; default: the "
+            "spec's and later ones of its form that have begun."
         ),
     ] = "",
-    retention: Annotated[float, typer.Option(help="Days after which drops that are done are deleted.")] = 30,
-    poll: Annotated[float, typer.Option(help="Seconds between two looks into the inbox.")] = 60,
+    retention: Annotated[float, typer.Option(help="Days after which finished drops are deleted.")] = 30,
+    poll: Annotated[float, typer.Option(help="Seconds between two checks of the inbox.")] = 60,
     due: Annotated[
         float | None,
         typer.Option(
@@ -68,37 +69,39 @@ def deploy(
     limit: Annotated[
         list[str] | None,
         typer.Option(
-            help="What the inbox takes: files=10000 and size=64GiB of a drop, manifest=2MiB, drops=200 in "
-            "one look; again for another.",
+            help="Limit of the inbox: files=10000, size=64GiB or manifest=2MiB of a drop, "
+            "or drops=200 in one check; repeatable.",
             metavar="NAME=VALUE",
         ),
     ] = None,
     same_input: SameInput = False,
     warn_below: Annotated[
         str | None,
-        typer.Option(help="Tell when less of the account's cap is left, for all its products; at first 20%."),
+        typer.Option(
+            help="Warn when less of the account's cap is left, for all its products; 20% until set."
+        ),
     ] = None,
     pool: Annotated[
         str,
         typer.Option(
-            help="Work pool of your own, with workers beside the home and the data; default: tabularium."
+            help="Your own work pool, with workers that have the home and the data; default: tabularium."
         ),
     ] = "",
     queue: Annotated[str | None, typer.Option(help="Work queue of that pool.")] = None,
     tag: Annotated[
-        list[str] | None, typer.Option(help="Another tag of the deployment and its runs; may be repeated.")
+        list[str] | None, typer.Option(help="Another tag of the deployment and its runs; repeatable.")
     ] = None,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Take it away again; SPEC may be the product's name.")
+        bool, typer.Option("--remove", help="Remove the deployment; SPEC may be the product's name.")
     ] = False,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have Prefect publish SPEC by itself; doing it again changes only what differs.
+    """Deploy SPEC to Prefect, on a schedule or for arriving data. Repeating it changes only what differs.
 
-    A schedule, an inbox, a pool or a tag that is not named again is taken away: name all in one command.
-    The spec and its account are checked first. The server is the one that is configured (PREFECT_API_URL, or
-    a profile), or the one that `tabularium up` runs for this home.
+    Name schedule, inbox, pool and tags in one command: what you leave out is removed. The spec and its
+    account are checked first. The server is the configured one (PREFECT_API_URL, or a profile), else the one
+    that `tabularium up` runs for this home.
     """
     with one_line_errors():
         from tabularium.tasks.runtime.home import Home
@@ -256,13 +259,14 @@ def notify(
         typer.Option(
             envvar="TABULARIUM_NOTIFY",
             show_envvar=True,
-            help="https://… or mailtos://…, at first; with a password in it, better in the environment.",
+            help="Where messages go: https://… or mailtos://…; needed the first time. With "
+            "a password in it, set TABULARIUM_NOTIFY instead.",
         ),
     ] = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have Prefect's server tell people of what happens; doing it again changes only what differs."""
+    """Set up Prefect's notifications from FILE. Repeating it changes only what differs."""
     with one_line_errors():
         from prefect.client.orchestration import get_client
 

@@ -24,7 +24,7 @@ def doctor(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether the installation is well: one line for each thing, with what mends it.
+    """Check the installation: one line for each part, with a fix for what is wrong.
 
     Versions, home and rights, secret, ledger, clock, witness, measurements, workspaces, disk, publication
     folders, inboxes, and on Prefect's side server, work pool, worker, deployments and runs. Opens no data.

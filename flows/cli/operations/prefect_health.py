@@ -22,7 +22,7 @@ def prefect_checks(home: Home) -> Iterator[HealthCheck]:
             yield HealthCheck(
                 "server",
                 "warn",
-                "no Prefect API answers; releases run by hand alone",
+                "no Prefect API answers; releases run only by hand",
                 f"tabularium up{home.option}",
             )
             return
@@ -125,7 +125,7 @@ def _overdue(client: SyncPrefectClient, home: Home) -> Iterator[HealthCheck]:
         yield HealthCheck("releases", "warn", message, "see what became of their runs in the UI")
     for late in missing:
         if late.inbox:
-            hint = f"ask whoever delivers into {late.inbox}, or deploy with another --due"
+            hint = f"ask the sender of {late.inbox}, or deploy with another --due"
             yield HealthCheck("deliveries", "warn", f"no data have arrived: {late.line()}", hint)
 
 
@@ -152,7 +152,7 @@ def _runs(client: SyncPrefectClient, home: Home) -> Iterator[HealthCheck]:
     retried = trying_again(client)
     if retried:
         checks.append(
-            (f"trying again later: {'; '.join(retried)}", "each goes on by itself once that is repaired")
+            (f"trying again later: {'; '.join(retried)}", "each goes on by itself once that is fixed")
         )
     number, since = late(client)
     if number:

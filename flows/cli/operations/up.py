@@ -50,24 +50,26 @@ def up(
     ] = None,
     runs: Annotated[
         int | None,
-        typer.Option(min=1, help="Most runs at once; without it two a core, and a GiB of memory for each."),
+        typer.Option(min=1, help="Most runs at once; default: two per core, with a GiB of memory for each."),
     ] = None,
     export_to: Annotated[
         Path | None,
-        typer.Option(help="Folder for the ledger's nightly export, best on another machine; kept in mind."),
+        typer.Option(
+            help="Folder for the ledger's nightly export, best on another machine; remembered for later runs."
+        ),
     ] = None,
     witness: Annotated[
         Path | None,
         typer.Option(
             envvar="TABULARIUM_WITNESS",
             show_envvar=True,
-            help="Folder on another disk that witnesses what the ledger says, against an old copy of it.",
+            help="Folder on another disk for the ledger's witness, by which an old copy is noticed.",
         ),
     ] = None,
 ) -> None:
     """Run the whole installation until Ctrl-C: Prefect's server, a worker, the watcher of inboxes.
 
-    What dies is started again. `deploy`, `run` and `doctor` of the same home find the server by themselves.
+    It restarts what fails. `deploy`, `run` and `doctor` of the same home find the server.
     """
     with one_line_errors():
         require("sqlalchemy", "prefect", "watchfiles", where="up")  # in processes whose errors go to logs
@@ -104,7 +106,7 @@ def _run(installation: Installation, listener: socket.socket, export_to: Path | 
                 raise InputError(
                     f"the pool of runs and the upkeep cannot be made ({message})",
                     where=installation.url,
-                    hint="repair that, then run again",
+                    hint="fix that, then run again",
                 )
             keeper.start(installation.worker())
             keeper.start(installation.watcher())
@@ -178,10 +180,10 @@ _WATCH_EXAMPLES = "Example:  tabularium watch --home /var/lib/tabularium/home"
 
 
 def watch(home: HomePath = None) -> None:
-    """Look at every inbox of a home whenever something changes there, and start releases. Ends by Ctrl-C.
+    """Watch every inbox of a home and start releases when data arrive. Stop it with Ctrl-C.
 
-    `tabularium up` starts one; on a machine of its own it needs PREFECT_API_URL. It may be killed at any
-    time, and several may run at once.
+    `tabularium up` starts one; on another machine, set PREFECT_API_URL. You may kill it at any time and run
+    several at once.
     """
     with one_line_errors():
         from tabularium.flows.operations.watcher import watch_until_stopped
@@ -196,23 +198,23 @@ PORT = 4280
 def desk(
     key: Annotated[
         Path | None,
-        typer.Option(help="Private key (PEM) of the officer who signs; without one, to look only."),
+        typer.Option(help="Private key (PEM) of the officer who signs; without it you can only look."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 for any.")] = PORT,
     folders: Annotated[
         list[Path] | None,
         typer.Option(
             "--folder",
-            help="A copy of the publication folder or of drafts, for a home elsewhere; may be repeated.",
+            help="A copy of the publication folder or of drafts, for a home elsewhere; repeatable.",
         ),
     ] = None,
     home: HomePath = None,
 ) -> None:
-    """Open the officer's desk in a browser: what waits, what it costs and what it says, to be signed.
+    """Open the officer's desk in a browser: what waits, with cost and content, to be signed.
 
-    It listens on 127.0.0.1 alone. The address that it prints lets in whoever opens it first: give it to
-    nobody. Enter prints a new one, Ctrl-C ends it. A passphrase of the key is asked for on a page, and
-    forgotten when nobody has used it for a quarter of an hour.
+    It listens only on 127.0.0.1. The address that it prints admits the first person who opens it: give it to
+    nobody. Enter prints a new one, Ctrl-C ends it. A page asks for the passphrase of the key, and forgets it
+    after a quarter of an hour without use.
     """
     with one_line_errors():
         with working("opening the desk"):

@@ -50,7 +50,7 @@ def query(
         typer.Option(
             "--from",
             "--source",
-            help="measurements or tables: what to answer from; default: what is better known.",
+            help="Answer from measurements or from tables; default: the more accurate.",
         ),
     ] = None,
     table_name: Annotated[str | None, typer.Option("--table", help="Only this table of the release.")] = None,
@@ -63,7 +63,7 @@ def query(
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
 ) -> None:
-    """Counts, sums, averages, medians and more of a published release, with errors. Costs no budget."""
+    """Compute counts, sums, averages, medians and more from a release, with errors. Costs no budget."""
     text = " ".join(words) if words else None  # without quotes it comes in pieces
     with one_line_errors():
         if from_ not in {None, "measurements", "tables"}:

@@ -52,7 +52,7 @@ def report_release(
         Path | None,
         typer.Option(
             "--out",
-            help="New file to write; report.html, or registry.yaml, if none is named.",
+            help="New file to write; default: report.html, or registry.yaml.",
             metavar="FILE",
         ),
     ] = None,
@@ -63,10 +63,10 @@ def report_release(
         ),
     ] = False,
 ) -> None:
-    """Write the report of a published release anew: one page, for people. Costs no budget.
+    """Write the report of a published release: one page, for people. Costs no budget.
 
-    The release is compared with its certificate and that with itself, not with signature and ledger, as the
-    page says at its head.
+    The release is compared with its certificate, and the certificate with itself; signature and ledger are
+    not checked. The page says so at the top.
     """
     with one_line_errors():
         before = None if last is None else tabularium.open(last)
@@ -87,24 +87,25 @@ def site(
         Path, typer.Argument(help="Folder of releases: holds PRODUCT/PERIOD/RELEASE.", metavar="RELEASES")
     ],
     out_folder: Annotated[
-        Path, typer.Option("--out", help="Folder to write; a site that is there is replaced.", metavar="DIR")
+        Path, typer.Option("--out", help="Folder to write; replaces a site that is there.", metavar="DIR")
     ],
     address: Annotated[
-        str, typer.Option(help="Where DIR will be served; feeds then hold whole addresses.", metavar="URL")
+        str,
+        typer.Option(help="Address where DIR will be served; feeds then hold full addresses.", metavar="URL"),
     ] = "",
     copy: Annotated[
         bool,
         typer.Option(
             "--copy",
-            help="Copy the releases into DIR, compared with their digests, instead of linking to them.",
+            help="Copy the releases into DIR, checked against their digests, instead of linking to them.",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a web site over all releases: products, periods, search, downloads, feeds, budget over time.
 
-    It reads certificates and indexes alone; needs no home, no server and no other host. What cannot be shown
-    is listed with the reason, on the first page too.
+    It reads only certificates and indexes, and needs no home, server or network. Releases that cannot be
+    shown are listed with the reason, also on the first page.
 
     With --json: site (the folder), products, releases, and not_shown (where and why of each).
     """
@@ -134,12 +135,12 @@ def series(
         Path, typer.Option("--out", help="File to write: .csv, .parquet or .duckdb.", metavar="FILE")
     ],
     table: Annotated[
-        str | None, typer.Option(help="The table, for .csv and .parquet, where there are several.")
+        str | None, typer.Option(help="The table, for .csv and .parquet, if there are several.")
     ] = None,
     level: Annotated[
-        str | None, typer.Option(help="The level, for .csv and .parquet; the last one unless said.")
+        str | None, typer.Option(help="The level, for .csv and .parquet; default: the last one.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
     unverified: Annotated[
         bool, typer.Option("--unverified", help="Do not compare the files with the certificates first.")
     ] = False,
@@ -147,7 +148,7 @@ def series(
     """Write all current periods of a product as one table with a column `period`. Costs no budget.
 
     A .duckdb file gets every table at every level, as TABLE__LEVEL: rows of two levels count the same people
-    and are never in one table. Withdrawn releases are left out; one that cannot be read is refused.
+    and are never in one table. Withdrawn releases are left out; an unreadable one is an error.
     """
     with one_line_errors():
         with working("reading releases"):
@@ -168,15 +169,18 @@ def diff(
     before: Annotated[Path, typer.Argument(help="A spec, or the folder of a release.", metavar="A")],
     after: Annotated[Path, typer.Argument(help="Another of the same kind.", metavar="B")],
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with 1 if specs differ, or releases are two.")
+        bool,
+        typer.Option(
+            "--exit-code", help="Exit with 1 if the specs differ, or the two releases are not the same one."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what differs from A to B. Opens no data and costs no budget.
+    """Show what differs between A and B. Opens no data and costs no budget.
 
-    Of two specs: every field, and what it does to cost and margins. Of two releases of a product: how many
-    cells changed by more than the margin of the difference, beside how many would by chance if nothing had;
-    and what was done otherwise.
+    For two specs: every field, with its effect on cost and margins. For two releases of a product: how many
+    cells changed by more than the margin of the difference, how many would by chance, and what was done
+    differently.
     """
     with one_line_errors():
         with working("comparing"):
@@ -229,7 +233,7 @@ def rebuild(
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make lost folders of published releases anew, every byte as it was. Costs no budget, opens no data.
+    """Restore lost folders of published releases, byte for byte. Costs no budget, opens no data.
 
     Looks for every period and revision of each product where it was published. If that disk is gone, mount
     it first; otherwise the folders are written to the empty mount point.
@@ -293,14 +297,14 @@ def _made(folder: Path, charge: Charge, spec: Path, home: Path | None) -> dict[s
 def withdraw(
     release: Annotated[str, typer.Argument(metavar="RELEASE", help="Id of the release, or its folder.")],
     key: KeyFile,
-    reason: Annotated[str, typer.Option(help="Why: one line that every reader sees; no figures.")],
+    reason: Annotated[str, typer.Option(help="Why: one line that every reader sees, without figures.")],
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Withdraw a published release, signed with an enrolled key. It is not taken back.
+    """Withdraw a published release, signed with an enrolled key. This cannot be undone.
 
-    Its folder stays and can be verified, and its budget stays spent. The link `current` beside it leads to
-    the newest release of the period that is not withdrawn, or is removed; index.json says what was withdrawn,
+    Its folder stays and can be verified, and its budget stays spent. The link `current` then leads to the
+    newest release of the period that is not withdrawn, or is removed. index.json records what was withdrawn,
     when and why.
 
     With --json: release_id, entry, at, key and reason of the withdrawal, and current (a release id, or null,

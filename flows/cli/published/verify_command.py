@@ -28,10 +28,10 @@ def verify(
     release: Annotated[Path, typer.Argument(help="Folder of the release.", metavar="RELEASE")],
     key: Annotated[
         Path | None,
-        typer.Option(help="Public key of the agency for releases, which did not come with the release."),
+        typer.Option(help="The agency's public key for releases; do not take it from the release."),
     ] = None,
     export: Annotated[
-        Path | None, typer.Option(help="Exported ledger, which did not come with the release.")
+        Path | None, typer.Option(help="Exported ledger; do not take it from the release.")
     ] = None,
     since: Annotated[
         list[Path] | None,
@@ -42,10 +42,10 @@ def verify(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check RELEASE: files, signature, certificate, budget, and the tables made again. Needs no home.
+    """Verify RELEASE: files, signature, certificate, budget, and tables computed again. Needs no home.
 
-    Exits with 0 if nothing failed, 1 if something did, 2 if it is no release that can be read, 3 if nothing
-    failed but something was not checked because a library is not installed.
+    Exits with 0 if nothing failed, 1 if something did, 2 if it is not a readable release, 3 if nothing failed
+    but a missing library left something unchecked.
     """
     with one_line_errors():
         with working(f"verifying {release}"):
@@ -96,7 +96,7 @@ def _show(title: str, findings: list[Finding]) -> None:
 def _conclude(verdict: Verdict) -> None:
     from tabularium.tasks.verify.verify_release import NOBODY_CAN
 
-    out.print("[bold]What nobody can verify[/bold]")
+    out.print("[bold]What cannot be verified[/bold]")
     for line in NOBODY_CAN:
         out.print(f"  · {escape(line)}", soft_wrap=True, highlight=False)
     out.print(verdict.summary, style="bold" if verdict else "bold red", highlight=False)

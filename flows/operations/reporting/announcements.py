@@ -150,7 +150,7 @@ def telling() -> Iterator[None]:
         yield
     except Exception as error:
         kind = type(error).__name__  # its text may quote what was to be reported
-        get_run_logger().warning("Prefect could not be told all of this run: %s", kind)
+        get_run_logger().warning("Prefect did not receive everything about this run: %s", kind)
 
 
 def tag_run(product: str, period: str) -> None:

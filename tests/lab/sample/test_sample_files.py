@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tabularium.lab.sample import write_sample
+from tabularium.lab.sample.columns import COLUMNS
 from tabularium.mechanisms.errors import InputError
 from tabularium.validations.release_spec.load import load_spec
 
@@ -57,7 +58,7 @@ def test_every_format_holds_the_same_records(tmp_path: Path, kind: str, columns:
     text = plain.read_text()
     assert gzip.decompress(zipped.read_bytes()).decode() == text
     header, *lines = csv.reader(text.splitlines())
-    assert header == columns == pq.read_schema(parquet).names
+    assert header == columns == pq.read_schema(parquet).names == list(COLUMNS[kind])
     assert [tuple(line) for line in lines] == rows_of(parquet)
     assert len(lines) == 3001
     assert '"' not in text
@@ -271,6 +272,7 @@ FULL = """
 import resource, signal, sys
 from pathlib import Path
 from tabularium.lab.sample import write_sample
+from tabularium.lab.sample.columns import COLUMNS
 from tabularium.mechanisms.errors import InputError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
@@ -292,6 +294,7 @@ PEAK = """
 import re, sys
 from pathlib import Path
 from tabularium.lab.sample import write_sample
+from tabularium.lab.sample.columns import COLUMNS
 write_sample("census", int(sys.argv[2]), Path(sys.argv[1]), meshblocks=2000)
 print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024)
 """
@@ -309,3 +312,14 @@ def test_csv_reads_back_with_the_types_of_parquet(tmp_path: Path) -> None:
     plain = pacsv.read_csv(write_sample("census", 500, tmp_path / "a.csv").data)
     parquet = pq.read_table(write_sample("census", 500, tmp_path / "b.parquet").data)
     assert plain.to_pylist() == parquet.to_pylist()
+
+
+@pytest.mark.parametrize("kind", ["census", "households", "labour", "hospital", "health"])
+def test_the_page_counts_the_tables_of_each_spec(tmp_path: Path, kind: str) -> None:
+    files = write_sample(kind, 100, tmp_path / "people.parquet")
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "sample-data.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| `{kind}` |")]
+    assert f"| {len(load_spec(files.spec).spec.tables)} tables" in row
+    homes = tmp_path / "people-households.parquet"
+    if homes.exists():
+        assert pq.read_schema(homes).names == list(COLUMNS["households: homes"])

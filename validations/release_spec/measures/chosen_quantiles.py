@@ -36,12 +36,12 @@ class ChosenQuantile(OfRank):
     """A median or quantile of a column, chosen in every cell by itself."""
 
     method: Literal["choice"] = Field(
-        description="How a median or quantile is measured: by a `tree` of counts over the grid, which agrees "
-        "with other tables, or by a private `choice` of one value; a tree when absent.",
+        description="How a median or quantile is measured: by a `tree` of counts (the default), or "
+        "by a private `choice`.",
     )
     margin_share: Share | None = Field(
         default=None,
-        description="Of a choice: the part of its budget that measures its margin; 1/4 when absent.",
+        description='Of a choice: the part of its budget that measures its margin; default: `"1/4"`.',
     )
 
     way: ClassVar[str] = "choice"

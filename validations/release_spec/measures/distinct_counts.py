@@ -38,8 +38,8 @@ class DistinctCount(Measure):
     """The number of different values of a column in every cell."""
 
     distinct: ColumnName = Field(
-        description="The column whose different values are counted, such as patient_id; it needs no public "
-        "domain, and none of its values is published.",
+        description="The column whose different values are counted, such as the hospital of a stay. "
+        "It needs no public domain, and none of its values is published.",
     )
 
     keys: ClassVar[tuple[str, ...]] = ("distinct",)

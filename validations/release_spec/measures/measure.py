@@ -128,12 +128,18 @@ class Measure(Part, ABC):
 
     weight: Weight | None = Field(
         default=None,
-        description="A survey weight: `{column: PWGTP, to: 400}`; null counts nothing.",
+        description="A survey weight, `{column: PWGTP, to: 400}`: each value counts as often as "
+        "this says. `column` holds it, rounded to a whole number from 0 to `to`; null "
+        "counts nothing.",
     )
     share: Share | None = Field(
-        default=None, description="The part of the table's budget; the count has what is left of it."
+        default=None,
+        description="The measure's part of the table's budget; the count has what is left. All "
+        "measures of a table have a share or none has; default: as much as the count.",
     )
-    title: Text | None = Field(default=None, description="What it is called in what is published.")
+    title: Text | None = Field(
+        default=None, description="What it is called in what is published; default: its name."
+    )
     unit: Text | None = Field(default=None, description="What its numbers are in, such as `dollars`.")
 
     general: ClassVar[tuple[str, ...]] = ("weight", "share", "title", "unit")

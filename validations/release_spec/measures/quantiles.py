@@ -28,8 +28,8 @@ class Quantile(OfRank):
 
     method: Annotated[Literal["tree"], BeforeValidator(_known_way)] | None = Field(
         default=None,
-        description="How a median or quantile is measured: by a `tree` of counts over the grid, which agrees "
-        "with other tables, or by a private `choice` of one value; a tree when absent.",
+        description="How a median or quantile is measured: by a `tree` of counts (the default), or "
+        "by a private `choice`.",
     )
 
     way: ClassVar[str] = "tree"

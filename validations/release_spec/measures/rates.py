@@ -42,12 +42,10 @@ class OfTest(Measure, ABC):
 
     rate: Text | None = Field(
         default=None,
-        description='A test such as `"status = employed"`: how many of `per` records pass it is published.',
+        description='A test such as `"status = employed"`: how many of `per` records pass it.',
     )
-    percent: Text | None = Field(
-        default=None, description="A test as of a rate: how many of a hundred records pass it."
-    )
-    per: Positive | None = Field(default=None, description="Of a rate: of how many; of 1000 when absent.")
+    percent: Text | None = Field(default=None, description="A test: how many of a hundred records pass it.")
+    per: Positive | None = Field(default=None, description="Of a rate: of how many; default: 1000.")
 
     keys: ClassVar[tuple[str, ...]] = ("rate", "percent")
     quality_rules: ClassVar[QualityRules] = "rates"
@@ -139,8 +137,8 @@ class RateOver(OfTest):
     """How many records pass a test, of what is counted or known elsewhere."""
 
     over: TableName = Field(
-        description="Of a rate: the table, invariant or public figures that it is a part of; its own records "
-        "when absent.",
+        description="Of a rate or percentage: the table, invariant or public figures that it is a "
+        "part of; default: its own records.",
     )
 
     margin_method: ClassVar[str | None] = "inverted"

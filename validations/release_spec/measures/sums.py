@@ -17,7 +17,10 @@ from tabularium.validations.release_spec.scalars import ColumnName
 class Sum(OfColumn):
     """The sum of a column in every cell."""
 
-    sum: ColumnName = Field(description="The column whose values are added up.")
+    sum: ColumnName = Field(
+        description="The column of the source whose values are added up. It need not be declared "
+        "under `columns`."
+    )
 
     keys: ClassVar[tuple[str, ...]] = ("sum",)
     linear: ClassVar[bool] = True

@@ -157,7 +157,9 @@ def least_half(parts: Floats, variances: Floats, level: float) -> Floats:
 class Variance(Spread):
     """The variance of a column in every cell."""
 
-    variance: ColumnName = Field(description="The column whose variance is published.")
+    variance: ColumnName = Field(
+        description="The column whose variance is published; the number of records is the divisor."
+    )
 
     keys: ClassVar[tuple[str, ...]] = ("variance",)
 
@@ -183,7 +185,9 @@ class Variance(Spread):
 class StandardDeviation(Spread):
     """The standard deviation of a column in every cell: the root of the variance, and of its interval."""
 
-    standard_deviation: ColumnName = Field(description="The column whose standard deviation is published.")
+    standard_deviation: ColumnName = Field(
+        description="The column whose standard deviation is published: the root of its variance."
+    )
 
     keys: ClassVar[tuple[str, ...]] = ("standard_deviation",)
 
