@@ -26,7 +26,7 @@ FLOORS = ("flows", "tasks", "validations", "ledger", "mechanisms", "tabularium",
 WORDS = {
     r"whoever\w*": "anyone who, or you",
     r"anew": "again",
-    r"(?:am|is|are|was|were|be|been|being) told(?! apart)": "shown, reported, or a verb in the active voice",
+    r"(?:am|is|are|was|were|be|been|being) told(?! apart| from)": "shown, reported, or a verb in the active voice",
     r"mend(?:s|ed|ing)?": "correct, repair, fix",
     r"alone": "only, or by itself",
     r"beside": "with, next to, as well as",
