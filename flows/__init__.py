@@ -1,1 +1,1 @@
-"""What runs: Prefect flows and the command line."""
+"""Flows, the command line and the desk: everything that runs."""

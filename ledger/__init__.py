@@ -1,4 +1,4 @@
-"""What was spent: accounts, charges, the chain of entries, and the measurements they paid for.
+"""The ledger: accounts, charges, the chain of entries, and the measurements they paid for.
 
 - ``Ledger`` (:mod:`tabularium.ledger.ledger`): accounts with caps, one charge per release, a chained entry
   per step.

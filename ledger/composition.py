@@ -1,4 +1,4 @@
-"""What charges cost together: in sequence, or in parallel where that is allowed.
+"""The price of charges together: in sequence, or in parallel where that is allowed.
 
 In sequence the amounts add up: ε by basic composition, ρ by Bun and Steinke 2016, Lemma 1.7. In parallel,
 over the parts of one *assignment* of privacy units to parts, a unit loses only what the parts that hold it

@@ -1,4 +1,4 @@
-"""What disclosure officers decide, each signed: keys, specs, attempts, drafts, withdrawals and populations.
+"""Decisions of disclosure officers, each signed: keys, specs, attempts, drafts, withdrawals, populations.
 
 Every decision is one entry: what its kind says, what its signature covers, and how many decisions on the
 same thing came before it (its turn) is declared in :mod:`tabularium.ledger.events`. The same decision again

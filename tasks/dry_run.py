@@ -1,4 +1,4 @@
-"""The dry run: everything that can be refused for public reasons is refused before anything is charged."""
+"""The dry run: refuses everything that can be refused for public reasons before anything is charged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages that speak with the ledger: look up, reserve, close.
+"""The stages that use the ledger: look up, reserve, close.
 
 Nothing here draws noise. The amount charged is the whole budget of the spec, for one privacy unit, under the
 account's definition: tables and levels share it by sequential composition, and the mechanisms run at ε/k, or

@@ -1,1 +1,1 @@
-"""What is checked: the release spec, microdata, counts, publication."""
+"""Checks of the release spec, of microdata, counts and publications."""

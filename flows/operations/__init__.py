@@ -1,1 +1,1 @@
-"""Running an installation: server, worker, deployments, inboxes, and what Prefect is told of a run."""
+"""Running an installation: server, worker, deployments, inboxes, and what Prefect is shown of a run."""

@@ -1,4 +1,4 @@
-"""What guards the entries on PostgreSQL: triggers that always fire, and the one function that appends.
+"""The guard of the entries on PostgreSQL: triggers that always fire, and the one function that appends.
 
 Nobody but the owner may insert. The roles of ``roles.sql`` may call ``ledger_append``, which runs as the
 owner: it takes the right to append, checks the hash, works out the columns from the body itself, lets only a

@@ -1,4 +1,4 @@
-"""One look at an inbox: put away what ended, claim what arrived whole, refuse what is not what it says.
+"""One look at an inbox: put away what ended, claim complete drops, refuse wrong ones.
 
 ::
 

@@ -1,1 +1,1 @@
-"""A first spec for a file of data, from the names and types of its columns: no record of it is read."""
+"""A first spec for a data file, from the names and types of its columns; no record is read."""

@@ -1,1 +1,1 @@
-"""Keeping an installation for years: upkeep, backups, and whether all is well."""
+"""Upkeep, backups and health checks of an installation."""

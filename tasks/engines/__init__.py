@@ -1,1 +1,1 @@
-"""Engines that hold the records themselves: PostgreSQL and Spark. Only cells and digests leave them."""
+"""Engines that hold the records, PostgreSQL and Spark: only cells and digests leave them."""

@@ -1,1 +1,1 @@
-"""What every number of a spec will be worth, said before anything is paid. Opens no data."""
+"""The accuracy to expect of every number of a spec, before anything is paid; opens no data."""

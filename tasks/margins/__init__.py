@@ -1,1 +1,1 @@
-"""Margins of error of every published cell, and how they are known."""
+"""Margins of error of every published cell."""

@@ -1,1 +1,1 @@
-"""From wanted margins of error to a spec's budget, shares and levels, and what they cost. Opens no data."""
+"""From wanted margins of error to budget, shares and levels; opens no data."""

@@ -1,4 +1,4 @@
-"""Which tables of a release share totals, and what post-processing does with all of them at once.
+"""Which tables of a release share totals, and their joint post-processing.
 
 Tables of one universe that name the same column count the same records along it, so they agree on every
 margin that they share, at least on the grand total; a public invariant is one more table, whose numbers are

@@ -1,4 +1,4 @@
-"""What a release promises to one privacy unit, as numbers and in plain words; only what holds is said.
+"""The guarantee of a release to one privacy unit, as numbers and in plain words.
 
 Under pure ε the odds of anything about a unit move by a factor e^ε at most, which gives a bound on what an
 attacker may come to believe. Concentrated privacy gives no such bound: what it bounds is how well any test

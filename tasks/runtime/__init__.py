@@ -1,1 +1,1 @@
-"""What every stage stands on: the run, its home and workspace, progress, and the stage itself."""
+"""The runtime of every stage: run, home, workspace, progress, and the stage itself."""

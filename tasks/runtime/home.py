@@ -1,4 +1,4 @@
-"""Where an installation keeps its ledger, its secret and its secure workspaces.
+"""The home of an installation: ledger, secret and secure workspaces.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A stage: one step of a release that keeps secrets, a Prefect task inside a flow and a plain call elsewhere.
+"""A stage: keeps data out of errors; a Prefect task inside a flow, a plain call elsewhere.
 
 Prefect stores the text of exceptions in its database and pickles them, hashes task inputs for its cache
 and may store results. A stage therefore raises only Tabularium's own errors, whose text holds no data;

@@ -1,1 +1,1 @@
-"""Signing: a statement over every file of a release, and who may believe it."""
+"""Signing: a statement over every file of a release, and which keys count."""

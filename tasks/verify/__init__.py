@@ -1,1 +1,1 @@
-"""Whether a published release is what it says, found out from its folder alone, offline."""
+"""Verification of a published release from its folder, offline."""

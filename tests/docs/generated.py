@@ -10,9 +10,12 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests.docs.file_map import file_map
 from tests.docs.pages import PAGES
 
-MAKERS: dict[str, Callable[[str], str]] = {}
+MAKERS: dict[str, Callable[[str], str]] = {
+    "file-map": file_map,
+}
 """Name of a maker -> the function that turns the argument, which may be empty, into Markdown."""
 
 _PART = re.compile(r"(<!-- from the code: (\S+) ?(.*?) -->\n)(?:.*\n)*?(<!-- end -->)$", re.MULTILINE)

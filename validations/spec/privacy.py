@@ -1,4 +1,4 @@
-"""Who is protected, against what change, at what price; and the rules that microdata must meet."""
+"""The privacy section of a spec: unit, relation, definition and budget; and the rules on microdata."""
 
 from __future__ import annotations
 

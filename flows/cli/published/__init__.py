@@ -1,1 +1,1 @@
-"""Commands about what was published: read it, ask it, check it, show it, make it anew, withdraw it."""
+"""Commands about published releases: read, query, verify, show, make again, withdraw."""

@@ -1,1 +1,1 @@
-"""Making a product run by itself: work pool, deployment, schedule, automation."""
+"""Deploying a product: work pool, deployment, schedule, automation."""

@@ -1,1 +1,1 @@
-"""What Prefect is told of a run: artifacts, progress, tags, events; all of it public."""
+"""What Prefect shows of a run: artifacts, progress, tags and events, all of them public."""

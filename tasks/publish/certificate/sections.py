@@ -1,4 +1,4 @@
-"""The sections of a certificate in the order in which they are read; what is exact comes before ε."""
+"""The sections of a certificate in reading order; what is exact comes before ε."""
 
 from __future__ import annotations
 

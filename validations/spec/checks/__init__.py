@@ -1,1 +1,1 @@
-"""What must fit together in a spec, section by section."""
+"""Checks of what must fit together in a spec, section by section."""

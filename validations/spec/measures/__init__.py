@@ -1,1 +1,1 @@
-"""Measures of a table: numbers beside its counts, a class for each kind."""
+"""Measures of a table: numbers in addition to its counts, one class for each kind."""
