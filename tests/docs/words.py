@@ -56,8 +56,8 @@ class Fault:
 
 def plain(text: str) -> str:
     """Return Markdown as it is read: code as one word, links as their words, no emphasis, no comments."""
+    text = re.sub(r"``+.+?``+|`[^`]+`", "Code", text, flags=re.DOTALL)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
-    text = re.sub(r"``+.+?``+|`[^`]+`", "code", text, flags=re.DOTALL)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     return text.replace("**", "").replace("*", "")
 
