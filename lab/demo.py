@@ -160,7 +160,7 @@ def _ask_again(spec: Path, home: Home) -> Path:
     outcome = run_release(Request.of(spec, home=home.path), TerminalReporter(quiet=True))
     if outcome["status"] != "already published":
         raise InputError(
-            "the release is not published", where=str(spec), hint="remove the folder, begin anew"
+            "the release is not published", where=str(spec), hint="remove the folder, begin again"
         )
     out.print("This release is already published; asking again cost nothing.")
     return Path(outcome["folder"])

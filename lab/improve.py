@@ -199,7 +199,7 @@ def _numbers(table: pa.Table, value: str, name: str) -> NDArray[Any]:
     what = InputError(
         "the column holds something that is not a number",
         where=f"{name}, --value {value}",
-        hint="mend the file",
+        hint="correct the file",
     )
     if cells.null_count:
         raise InputError(

@@ -423,5 +423,5 @@ def require_active_release_key(books: IndexedBooks, key: str) -> None:
         raise NotApproved(
             "the key for releases that signed it was revoked meanwhile",
             where=f"key {key}",
-            hint="run again: it is signed anew, with a key that is enrolled; its noise and its charge stay",
+            hint="run again: it is signed again, with a key that is enrolled; its noise and its charge stay",
         )

@@ -243,7 +243,7 @@ def _revises_something(ledger: Ledger, loaded: Loaded) -> None:
         raise LedgerError(
             f"there is nothing to revise: nothing was charged for {spec.product}, {spec.period}",
             where=f"account {spec.dataset}",
-            hint="leave out revises, or mend product, period or dataset",
+            hint="leave out revises, or correct product, period or dataset",
         )
 
 

@@ -2,7 +2,7 @@
 
 What may differ is what is done with the measurements; all that decided what was measured, and how, must be as
 it was (:func:`tabularium.validations.spec.load.measurement_plan`). The plan of the earlier release is read
-from the certificate that was kept beside its measurements, whose digest the ledger holds.
+from the certificate that was kept with its measurements, whose digest the ledger holds.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _require_same_plan(run: Run, source: Charge) -> None:
     kept = kept_documents(run.installation, source.release_id, source.publication_digest, source.statement)
     if kept is None:
         raise LedgerError(
-            "the certificate that was kept beside its measurements is missing or altered",
+            "the certificate that was kept with its measurements is missing or altered",
             where=where,
             hint=f"restore {run.installation.measurements} from the backup",
         )
@@ -107,5 +107,5 @@ def require_same_cells(loaded: Loaded, impossible: Mapping[str, int | None], whe
                 f"was measured by an earlier version, which drew noise for cells of table {table.name} that "
                 "are exactly zero now",
                 where=where,
-                hint="run it anew, with a charge: without measurements_of",
+                hint="run it again, with a charge: without measurements_of",
             )

@@ -242,7 +242,7 @@ def _judge(run: Run, found: list[Drawn]) -> None:
             raise RuleFailed(
                 said,
                 where=f"rule {name}",
-                hint="mend the source, or the rule, which makes another release: either pays for another "
+                hint="correct the source, or the rule, which makes another release: either pays for another "
                 "noisy number, and what this one cost stays spent",
             )
 

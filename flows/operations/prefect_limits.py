@@ -54,7 +54,7 @@ def refuse_planted_settings() -> None:
             raise InputError(
                 "others can write this file, from which Prefect would take settings that run code",
                 where=str(path.absolute()),
-                hint="start the command in a folder of yours, or make the file yours alone",
+                hint="start the command in a folder of yours, or let only yourself write the file",
             )
 
 

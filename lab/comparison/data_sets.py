@@ -138,7 +138,7 @@ def _loaded(data: DataSet) -> Counts:
     values = np.asarray(found)
     whole = np.rint(values.astype(np.float64)) if values.dtype.kind == "f" else values
     if whole.dtype.kind not in "iuf" or (whole.dtype.kind == "f" and not np.isfinite(whole).all()):
-        raise InputError("the counts are not numbers", where=data.name, hint="mend the file")
+        raise InputError("the counts are not numbers", where=data.name, hint="correct the file")
     counts = np.maximum(whole, 0).astype(np.int64)
     if counts.size == 0 or counts.size > _MOST_CELLS:
         raise InputError(f"a table of 1 to {_MOST_CELLS:,} cells is needed", where=data.name, hint="cut it")
@@ -183,7 +183,7 @@ def _csv_column(path: Path) -> Iterator[float]:
                 raise InputError(
                     "this is not a number",
                     where=f"{path.name}, line {number}, column count",
-                    hint="mend the file",
+                    hint="correct the file",
                 ) from None
 
 

@@ -214,7 +214,7 @@ def inboxes(home: Home) -> list[Inbox]:
     raise InputError(
         "the list of inboxes cannot be read",
         where=str(path),
-        hint="mend its rights, or remove it and deploy each product again",
+        hint="correct its rights, or remove it and deploy each product again",
     )
 
 

@@ -128,7 +128,7 @@ def require_data(name: str, kind: str | None, field: str) -> None:
     """
     hint = f"remove or rename it, or name it under {field}.ignore"
     if any(part.startswith((".", "_")) for part in name.split("/")):
-        raise InputRefused("lies beside the data under a hidden name", where=name, hint=hint)
+        raise InputRefused("is next to the data under a hidden name", where=name, hint=hint)
     if kind is None and format_of(name) is None:
         what = "has an ending that does not say how it is written"
         raise InputRefused(what, where=name, hint=f"{hint}, or write {field}.format")
@@ -242,7 +242,7 @@ def _folders(base: Path, paths: Collection[Path], field: str) -> tuple[str, ...]
         raise InputRefused(
             "the files lie in folders of different columns",
             where=f"{field}.path",
-            hint="partition all files alike, or name those that are",
+            hint="partition all files in the same way, or name those that are",
         )
     if len(set(columns)) < len(columns):
         raise InputRefused(

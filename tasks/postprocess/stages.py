@@ -48,7 +48,7 @@ def _judge(run: Run, found: Mapping[str, Conflict]) -> None:
             raise PublicationError(
                 contradicts,
                 where=f"invariant {invariant.name}",
-                hint="see that it counts what the source holds; mend it, remove it, or write on_conflict: "
+                hint="see that it counts what the source holds; correct it, remove it, or write on_conflict: "
                 "publish: each makes another release, which is paid for again",
             )
         note(f"invariant {invariant.name}: {contradicts}; it is published, and the certificate says so")

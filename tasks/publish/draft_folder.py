@@ -116,7 +116,7 @@ def _unfit_group(name: str, what: str) -> PublicationError:
     return PublicationError(
         what,
         where=f"publication.review.group {name}",
-        hint="let an administrator mend it, or name another; nothing was charged",
+        hint="let an administrator correct it, or name another; nothing was charged",
     )
 
 
@@ -245,7 +245,7 @@ def require_whole(folder: Path, draft: Draft) -> None:
         raise PublicationError(
             "the draft is gone",
             where=str(folder),
-            hint="run the release again, which makes it anew as it was; withholding it needs no draft",
+            hint="run the release again, which makes it again as it was; withholding it needs no draft",
         )
     if check_release(folder, draft.release_id) != draft.digest:
         raise _not_the_draft(folder)

@@ -134,7 +134,7 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle, aside: Path) -> str
         raise PublicationError(
             f"this folder is not what the stored measurements give: {different} differs{other}",
             where=str(target),
-            hint="move the folder away and run again: it is written anew, with the noise that is drawn",
+            hint="move the folder away and run again: it is written again, with the noise that is drawn",
         )
     return digest
 

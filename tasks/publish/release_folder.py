@@ -67,7 +67,7 @@ def check_writable(run: Run) -> None:
         raise PlaceClosed(
             "releases were published in this folder, and it is gone",
             where=str(base),
-            hint="mount or restore it, or make it anew if that is meant; nothing was charged",
+            hint="mount or restore it, or make it again if that is meant; nothing was charged",
         )
     product = run.loaded.folder / spec.publication.folder / spec.product
     for folder in (product / HEADS, product / spec.period):

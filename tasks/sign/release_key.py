@@ -58,7 +58,7 @@ def release_key(home: Home) -> Ed25519PrivateKey | None:
         InputError,
         "the key for releases cannot be read ({reason})",
         where=path,
-        hint="mend its path or its owner",
+        hint="correct its path or its owner",
     ):
         if path.stat().st_mode & 0o077:
             raise InputError(

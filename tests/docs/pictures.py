@@ -46,7 +46,9 @@ _KEPT = "prefect-password"
 
 def of_the_report(window: Any, to: Path) -> None:
     """Show how the report introduces a table."""
-    window.locator(".table-section").first.screenshot(path=to / "report.png")
+    place = window.locator(".table-section").first.bounding_box()
+    clip = {"x": 0, "y": place["y"] - 12, "width": WIDTH, "height": place["height"] + 24}
+    window.screenshot(path=to / "report.png", clip=clip, full_page=True)
 
 
 def of_the_site(window: Any, to: Path) -> None:

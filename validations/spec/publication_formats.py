@@ -155,7 +155,7 @@ def _format(name: str) -> PublicationFormat:
         raise InputError(
             f"the format {quoted(name)} cannot be loaded ({type(error).__name__})",
             where=entry.value,
-            hint="install the package that brings it anew, or take it out of publication.formats",
+            hint="install the package that brings it again, or take it out of publication.formats",
         ) from None
     kinds = getattr(found, "kinds", ())
     whole = bool(kinds) and all(isinstance(each, FileKind) for each in kinds) and hasattr(found, "summary")

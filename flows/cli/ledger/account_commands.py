@@ -136,9 +136,9 @@ def _require_entity(unit: str) -> None:
         return
     entity = re.search(r"entity\W+([\w-]+)", unit)
     raise InputError(
-        "is not the name of an entity, which has letters, digits, _ and - alone",
+        "is not the name of an entity, which has only letters, digits, _ and -",
         where="--unit",
-        hint=f"write --unit {entity[1] if entity else 'person'}; the column is named in the spec alone",
+        hint=f"write --unit {entity[1] if entity else 'person'}; only the spec names the column",
     )
 
 

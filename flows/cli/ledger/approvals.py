@@ -92,7 +92,7 @@ def approve(
         wanted: list[tuple[str | None, str, str, str | None]]
         if account is None and product is not None:
             raise InputError(
-                "a spec names its product itself", where="--product", hint="give it with a digest alone"
+                "a spec names its product itself", where="--product", hint="give it only with a digest"
             )
         if account is not None:
             wanted = [(None, *_named(spec, account, None, revises, measurements_of))]
@@ -250,7 +250,7 @@ def _named(
             raise InputError(
                 "is not a spec's digest, which is 64 digits and small letters a to f",
                 where="SPEC",
-                hint="copy all of it from the line of the run that was stopped, or give the spec file alone",
+                hint="copy all of it from the line of the run that was stopped, or give only the spec file",
             )
         return account, spec, None
     if not Path(spec).exists():

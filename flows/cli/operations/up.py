@@ -110,7 +110,7 @@ def _run(installation: Installation, listener: socket.socket, export_to: Path | 
                 raise InputError(
                     f"the pool of runs and the upkeep cannot be made ({said})",
                     where=installation.url,
-                    hint="mend that, then run again",
+                    hint="correct that, then run again",
                 )
             keeper.start(installation.worker())
             keeper.start(installation.watcher())

@@ -106,7 +106,7 @@ def _see_that_it_is_there(client: SyncPrefectClient, pool: str, queue: str | Non
         raise InputError(
             "its runs start on machines of a provider's, where the home and the data are not",
             where=f"--pool {pool}",
-            hint="name a pool whose workers you start beside the data",
+            hint="name a pool whose workers you start where the data are",
         )
     if queue is None:
         return

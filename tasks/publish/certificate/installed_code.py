@@ -55,7 +55,7 @@ def software_versions() -> dict[str, str]:
             raise PublicationError(
                 f"{name} is not installed as a package",
                 where="software",
-                hint="install Tabularium anew with pip",
+                hint="install Tabularium again with pip",
             ) from None
     return found
 

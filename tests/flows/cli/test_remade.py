@@ -175,7 +175,7 @@ def test_measurements_of_cells_that_are_empty_now_are_refused(tmp_path: Path) ->
     loaded = load_spec(spec)
     now = {"area_age_sex": None, "age_sex": 3}
     require_same_cells(loaded, now, "release r")
-    with pytest.raises(InputError, match=r"measured by an earlier version.*of table age_sex.*run it anew"):
+    with pytest.raises(InputError, match=r"measured by an earlier version.*of table age_sex.*run it again"):
         require_same_cells(loaded, {**now, "age_sex": None}, "release r")
 
 
@@ -213,7 +213,7 @@ def test_without_what_was_stored_it_is_refused(scene: Scene) -> None:
     assert "the measurement file is missing" in scene.refused()
     (scene.folder / "1").rename(stored / "1")
     (stored / "certificate.json").write_text("{}")
-    assert "certificate that was kept beside its measurements is missing or altered" in scene.refused()
+    assert "certificate that was kept with its measurements is missing or altered" in scene.refused()
     with scene.books() as books:
         assert [each.release_id for each in books.charges("people")] == [scene.first]
 

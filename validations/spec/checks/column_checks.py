@@ -412,7 +412,7 @@ def _check_cases(draft: Draft, path: Path, column: Column, domain: Domain | None
                 draft.add((*here, "when"), f"{at}: {error.what}" if at else error.what, error.hint)
             continue
         if not all(mask.any() for name in universe.about for mask in universe.masks(name)):
-            draft.add((*here, "when"), "no record can pass these tests", "mend them, or remove the case")
+            draft.add((*here, "when"), "no record can pass these tests", "correct them, or remove the case")
     if not column.cases:
         draft.add((*path, "cases"), "is empty", "write at least one `{when: …, then: …}`")
     if column.otherwise is not None and domain is not None:

@@ -91,7 +91,7 @@ def _check_kind(draft: Draft, path: Path, table: TableEntry, over: set[str | Non
         draft.add(path, what, f"measure the table by {listed(PLAIN)}, or remove prior")
     if table.prior != ABOVE and draft.document.data.get("measurements_of") is not None:
         what = "the prior may stand on the very noise of measurements that were drawn before it was named"
-        draft.add(path, what, "remove prior, or --measurements-of: then the counts are measured anew")
+        draft.add(path, what, "remove prior, or --measurements-of: then the counts are measured again")
     if table.measures:
         what = "only counts are drawn towards a prior, and this table has measures"
         draft.add(path, what, "publish the measures in a table of their own, or remove prior")
