@@ -30,7 +30,7 @@ from tabularium.ledger import AwaitingReview, Ledger
 from tabularium.ledger.keys import make_key, public_hex
 from tabularium.tasks.runtime.home import Home
 from tests.docs.diagrams import DIAGRAMS
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import DOCS, ROOT, blocks
 from tests.docs.terminals import picture, printed
 from tests.flows.desk.desk_process import Window, started, windows
 from tests.flows.operations.installations import running
@@ -39,7 +39,7 @@ from tests.flows.release.scene import publish
 from tests.ledger.scene import census, finish, reserve
 from tests.pages import browser, opened
 
-PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+PICTURES = DOCS / "pictures"
 WIDTH = 900
 _KEPT = "prefect-password"
 
@@ -136,18 +136,16 @@ def of_terminals(to: Path) -> None:
 
 
 def of_a_plan(to: Path) -> None:
-    """Draw budget against margin, as `tabularium plan --plot` does."""
+    """Draw the plan of *Plan a budget*."""
+    spec = next(block.text for block in blocks(DOCS / "how-to" / "plan-a-budget.md") if block.kind == "yaml")
+    lists = blocks(DOCS / "reference" / "spec" / "levels.md")
     with TemporaryDirectory() as name:
         folder = Path(name)
-        write_sample("census", 50_000, folder / "people.parquet", meshblocks=200)
-        spec = folder / "people.yaml"
-        wanted = "targets:\n" + "".join(
-            f"  - {{table: age_by_sex, level: {level}, margin: {most}}}\n"
-            for level, most in (("nation", 60), ("region", 40), ("district", 25))
+        (folder / "persons.yaml").write_text(spec)
+        (folder / "areas.csv").write_text(
+            next(each.text for each in lists if 'title="areas.csv"' in each.mark)
         )
-        spec.write_text(spec.read_text() + wanted + "  - {table: status_by_income, margin: 100}\n")
-        printed("tabularium plan people.yaml --plot plan.svg", folder)
-        _without_date(folder / "plan.svg", to / "plan.svg")
+        tb.plan(folder / "persons.yaml").draw(to / "plan.svg")
 
 
 def of_an_account(to: Path) -> None:
