@@ -126,6 +126,9 @@ def _errors(trees: list[ast.Module]) -> set[str]:
 
 
 def _messages(tree: ast.Module, kinds: set[str]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in ("what", "hint"):
+            yield from (text for text in _literals(node.value) if " " in text.strip())
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         name = getattr(call.func, "id", getattr(call.func, "attr", ""))
         given = [k.value for k in call.keywords if k.arg in ("what", "hint")]
