@@ -1,4 +1,4 @@
-"""The way of a release: from microdata to published tables that are paid for once.
+"""The chain of stages of a release, from microdata to published tables.
 
 ::
 

@@ -652,7 +652,7 @@ def _grouped(body: dict[str, Any]) -> dict[str, Any]:
     """Put fields that an entry has all of or none of under one name, as its event does."""
     for field, (name, group) in OPTIONAL_GROUPS.items():
         if name in body:
-            raise BadValue("is a name of the event alone", where=name)
+            raise BadValue("is a name that only the event has", where=name)
         if field in body:
             part = {name: body[name] for name in group.model_fields if name in body}
             body = {name: value for name, value in body.items() if name not in part} | {name: part}

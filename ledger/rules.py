@@ -1,4 +1,4 @@
-"""Rules of the ledger: which entry may follow those before it, and what it makes of the sums.
+"""Rules of the ledger: which entry may follow those before it, and how it changes the sums.
 
 A charge takes a step that its state allows, changes what the step may change, and passes no cap. An account
 is opened, changed and favoured as its terms and its officers allow; what needs a signature has a good one,

@@ -156,7 +156,7 @@ def _cap(value: Fraction | None, quantum: Fraction, field: str) -> Fraction | No
 def _delta(value: Fraction | None, definition: str) -> Fraction | None:
     if (definition == "zcdp") != (value is not None):
         raise BadAmount(
-            "is needed for zcdp, and for zcdp alone", where="delta", hint="give it with definition zcdp"
+            "is needed for zcdp, and only for zcdp", where="delta", hint="give it with definition zcdp"
         )
     if value is None:
         return None

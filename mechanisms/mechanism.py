@@ -1,4 +1,4 @@
-"""What every mechanism is: ``measure`` through a channel, then ``finish`` without it."""
+"""The base of every mechanism: ``measure`` through a channel, then ``finish`` without it."""
 
 from __future__ import annotations
 

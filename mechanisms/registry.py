@@ -1,4 +1,4 @@
-"""The mechanisms by name, imported when they are first asked for."""
+"""The mechanisms by name, imported on first use."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def see_beside(target: Path, spec: Path) -> None:
         raise InputError(
             "a spec names its code lists and its source by where it lies",
             where=str(target),
-            hint=f"write it beside {spec.name}",
+            hint=f"write it next to {spec.name}",
         )
 
 

@@ -1,1 +1,1 @@
-"""One stage, one file: a Prefect task is a thin shell over a plain function in the same file."""
+"""The stages of a release, one file or folder each."""

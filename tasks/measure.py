@@ -1,4 +1,4 @@
-"""The one door: the only stage that opens true counts and a secure channel together.
+"""Measuring: the only stage that opens true counts and a secure channel together.
 
 A mechanism that cannot tell its own error has it measured here as well: the sum of |true - released| over the
 cells, through the same channel, with a stated share of the table's budget

@@ -69,7 +69,7 @@ def _require_same_plan(run: Run, source: Charge) -> None:
     kept = kept_documents(run.installation, source.release_id, source.publication_digest, source.statement)
     if kept is None:
         raise LedgerError(
-            "the certificate that was kept beside its measurements is missing or altered",
+            "the certificate that was kept with its measurements is missing or altered",
             where=where,
             hint=f"restore {run.installation.measurements} from the backup",
         )

@@ -1,1 +1,1 @@
-"""The officer's desk: a web application on this machine, by the Python API, without a rule of its own."""
+"""The officer's desk: a local web application on top of the Python API, without rules of its own."""

@@ -1,4 +1,4 @@
-"""A flow run that waits instead of failing: for an officer, for the input, for something that is busy.
+"""Runs that wait instead of failing: for an officer, for the input, for a busy resource.
 
 ::
 

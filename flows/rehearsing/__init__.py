@@ -1,1 +1,1 @@
-"""Rehearsals: a spec tried on made-up records, through the whole chain, under a home that is thrown away."""
+"""Rehearsals: a spec tried on made-up records, through the whole chain, in a temporary home."""

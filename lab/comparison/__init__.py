@@ -1,1 +1,1 @@
-"""Comparing mechanisms on data that are public: data sets, error measures, suites of experiments."""
+"""Comparison of mechanisms on public data: data sets, error measures, suites of experiments."""

@@ -1,4 +1,4 @@
-"""Drawing once: the release stage, crash by crash.
+"""Drawing once: the order of its steps, and what a crash leaves at each.
 
 1. ``reserved`` is in the ledger. 2. ``drawing`` with a new fence is committed before the first random bit.
 3. Part by part (a table at a level), noise is drawn and goes to the durable store. 4. When all parts are

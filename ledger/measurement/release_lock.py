@@ -71,7 +71,7 @@ def _take(ledger: Ledger, release_id: str, wait: float) -> Held:
         raise StorageFailed(
             "the lock file cannot be opened",
             where=f"release {release_id}",
-            hint="check the owner and mode of the folder of locks beside the ledger",
+            hint="check the owner and mode of the folder of locks next to the ledger",
         ) from None
     if held is None:
         raise LockTimeout(

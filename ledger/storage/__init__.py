@@ -1,1 +1,1 @@
-"""The database behind the ledger: tables, queries, the two engines, and what guards the entries."""
+"""The database behind the ledger: tables, queries, the two engines, and the guard of the entries."""

@@ -1,4 +1,4 @@
-"""What randomness costs: exact losses, the events of a transcript, and their reading as (ε, δ).
+"""The price of randomness: exact losses, the events of a transcript, and their reading as (ε, δ).
 
 This is all of the floor that the ledger may import: plain values, no arrays, nothing drawn.
 """

@@ -1,1 +1,1 @@
-"""The mechanisms: one file each, one frozen dataclass each."""
+"""The mechanisms: one file and one frozen dataclass each."""

@@ -1,4 +1,4 @@
-"""Inference from measurements: post-processing, which costs no budget because it sees measurements only.
+"""Post-processing of measurements, which costs no budget.
 
 One table along one hierarchy, in this order: ``consistency`` (weighted least squares, so that families
 add up), ``nonnegativity`` (projection, parents before children), ``rounding`` (whole numbers that still

@@ -1,1 +1,1 @@
-"""Noisy sums of a table's cells, and what they say of any other sum by least squares."""
+"""Noisy sums of a table's cells, and the least-squares estimate of any other sum."""

@@ -1,1 +1,1 @@
-"""How little budget meets wanted margins of error, and how it is shared out."""
+"""The smallest budget that meets wanted margins of error, and its shares."""

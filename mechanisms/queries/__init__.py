@@ -1,4 +1,4 @@
-"""Queries on a release: count, share, sum, average, quantile, minimum and maximum, with the errors they have.
+"""Queries on a release: count, share, sum, average, quantile, minimum and maximum, with their errors.
 
 ``ask`` (``answers``) reads the text (``grammar``), finds the tables and arrays of measures that know what is
 asked (``measures``), binds it to the attributes of each (``attributes``, ``selection``), asks every source

@@ -157,7 +157,7 @@ def ask(
                 candidates.append(_Candidate(each, known, cells, each.width(cells, level)))
     if cut and not candidates:
         raise InputError(
-            "some of this cuts groups of cells of which the sums alone were measured",
+            "some of this cuts groups of cells of which only the sums were measured",
             where="query",
             hint="leave out `--from measurements`: published cells answer it, spread evenly within a group",
         )
@@ -439,7 +439,7 @@ class Answer:
     invariants
         Names of the public numbers that were made use of.
     spread
-        Whether rows cut groups of cells of which the sums alone were measured: published cells answer.
+        Whether rows cut groups of cells of which only the sums were measured: published cells answer.
     shares
         What shares are of, as a sentence; empty for anything else.
     estimator
@@ -469,8 +469,8 @@ def describe(answer: Answer) -> str:
         sentences.append(answer.estimator)
     if answer.spread:
         sentences.append(
-            "What is asked is no combination of what was measured: it cuts groups of cells of which the sums "
-            "alone were measured, and whose counts are spread evenly within each group."
+            "What is asked is no combination of what was measured: it cuts groups of cells of which "
+            "only the sums were measured, and whose counts are spread evenly within each group."
         )
     if answer.shares:
         sentences.append(

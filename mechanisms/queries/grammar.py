@@ -1,4 +1,4 @@
-"""The language of queries: from text to a :class:`Query`. It knows nothing of any table.
+"""The language of queries: from text to a :class:`Query`, without knowledge of any table.
 
 ::
 

@@ -401,7 +401,7 @@ def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | Non
     folder = Path(inbox.address)
     if not inbox.is_folder:
         raise InputError(
-            "this inbox lies in an object store, and deliver writes into folders alone",
+            "this inbox lies in an object store, and deliver writes only into folders",
             where=f"inbox {inbox.address}",
             hint=f"copy the files there with the store's own tools, and {MANIFEST} last",
         )

@@ -86,7 +86,7 @@ def require_still(handle: str, loaded: Loaded, secret: bytes, digest: str) -> No
         raise InputError(
             "gave other records when it was read again",
             where="source.table",
-            hint="name a table, or a view that makes its rows of tables alone",
+            hint="name a table, or a view that makes its rows only of tables",
         )
 
 

@@ -126,7 +126,7 @@ def require_data(name: str, kind: str | None, field: str) -> None:
     """
     hint = f"remove or rename it, or name it under {field}.ignore"
     if any(part.startswith((".", "_")) for part in name.split("/")):
-        raise InputRefused("lies beside the data under a hidden name", where=name, hint=hint)
+        raise InputRefused("is next to the data under a hidden name", where=name, hint=hint)
     if kind is None and format_of(name) is None:
         what = "has an ending that does not say how it is written"
         raise InputRefused(what, where=name, hint=f"{hint}, or write {field}.format")

@@ -117,7 +117,7 @@ def _keep(home: Home, release_id: str, contents: dict[str, bytes]) -> None:
         durable_files.sync_folder(where)
     except OSError:
         raise StorageFailed(
-            "the certificate and its documents could not be kept beside the measurements",
+            "the certificate and its documents could not be kept next to the measurements",
             where=f"release {release_id}",
             hint="check the disk's space and the folder's owner, then run again",
         ) from None

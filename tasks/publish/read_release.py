@@ -320,7 +320,7 @@ def read_spec(folder: Path, certificate: Certificate) -> Loaded:
     except (ValidationError, KeyError, TypeError, AttributeError, MemoryError):
         pass
     raise PublicationError(
-        "the spec in the certificate, or a code list or invariant beside it, cannot be read",
+        "the spec in the certificate, or a code list or invariant with it, cannot be read",
         where=str(folder / CERTIFICATE),
         hint="restore the folder from a copy",
     )

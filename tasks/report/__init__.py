@@ -1,1 +1,1 @@
-"""The report of a release: one page for people, every number of which is computed from the release."""
+"""The report of a release: one page for people, computed from the release."""

@@ -81,7 +81,7 @@ def _check_places(releases: Path, out: Path) -> None:
         raise InputError(
             "lies in the folder of releases, or holds it",
             where=f"--out {out}",
-            hint="name a folder beside it: releases are never touched",
+            hint="name a folder next to it: releases are never touched",
         )
     if os.path.lexists(out) and not (out / MARK).is_file() and not (out.is_dir() and not any(out.iterdir())):
         raise InputError(

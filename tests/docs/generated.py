@@ -19,6 +19,7 @@ from tests.docs import (
     spec_tables,
     stable_things,
 )
+from tests.docs.file_map import file_map
 from tests.docs.pages import PAGES
 
 MAKERS: dict[str, Callable[[str], str]] = {
@@ -27,6 +28,7 @@ MAKERS: dict[str, Callable[[str], str]] = {
     **mechanism_tables.MAKERS,
     **sample_columns.MAKERS,
     **spec_tables.MAKERS,
+    "file-map": file_map,
     **{"messages": error_messages.table, "message-index": error_messages.index},
     **{"formats": stable_things.formats, "exit-codes": stable_things.exit_codes},
 }

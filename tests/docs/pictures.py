@@ -2,8 +2,9 @@
 
     python -m tests.docs.pictures demo
 
-writes the report, the site, Prefect's page of the run, and the charts of *Read a release* and *Plan a budget* to
-``docs/pictures``; and the desk, on a home that is made for it.
+writes the report, the site, Prefect's page of the run, and the chart of *Read a release* to ``docs/pictures``.
+The desk, commands in a terminal, a plan and an account are shown on homes that are made for it; the diagrams are
+those of :mod:`tests.docs.diagrams`. ``python -m tests.docs.pictures`` makes only what needs no demo and no server.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from __future__ import annotations
 import argparse
 import base64
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,11 +29,14 @@ from tabularium.lab.sample import write_sample
 from tabularium.ledger import AwaitingReview, Ledger
 from tabularium.ledger.keys import make_key, public_hex
 from tabularium.tasks.runtime.home import Home
-from tests.docs.pages import DOCS, blocks
+from tests.docs.diagrams import DIAGRAMS
+from tests.docs.pages import DOCS, ROOT, blocks
+from tests.docs.terminals import picture, printed
 from tests.flows.desk.desk_process import Window, started, windows
 from tests.flows.operations.installations import running
 from tests.flows.operations.products import state, until
 from tests.flows.release.scene import publish
+from tests.ledger.scene import census, finish, reserve
 from tests.pages import browser, opened
 
 PICTURES = DOCS / "pictures"
@@ -39,7 +46,9 @@ _KEPT = "prefect-password"
 
 def of_the_report(window: Any, to: Path) -> None:
     """Show how the report introduces a table."""
-    window.locator(".table-section").first.screenshot(path=to / "report.png")
+    place = window.locator(".table-section").first.bounding_box()
+    clip = {"x": 0, "y": place["y"] - 12, "width": WIDTH, "height": place["height"] + 24}
+    window.screenshot(path=to / "report.png", clip=clip, full_page=True)
 
 
 def of_the_site(window: Any, to: Path) -> None:
@@ -124,6 +133,54 @@ def of_the_desk(running_browser: Any, to: Path) -> None:
         del os.environ["TABULARIUM_WITNESS"]
 
 
+def of_terminals(to: Path) -> None:
+    """Show `check` and `run` of the spec in README, on invented people."""
+    spec = next(block.text for block in blocks(ROOT / "README.md") if block.text.startswith("product:"))
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        write_sample("census", 50_000, folder / "people.parquet", meshblocks=200)
+        (folder / "persons.yaml").write_text(spec)
+        for command in ("tabularium check persons.yaml", "tabularium run persons.yaml"):
+            word = command.split()[1]
+            if word == "run":
+                printed("tabularium ledger open census --cap 4 --unit record", folder)
+            shown = picture([(command, printed(command, folder))], command)
+            (to / f"{word}.svg").write_text(shown, encoding="utf-8")
+
+
+def of_an_account(to: Path) -> None:
+    """Draw three years of an account whose cap was raised once, as `tabularium ledger plot` does."""
+    now = [datetime(2024, 1, 10, tzinfo=UTC)]
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["TABULARIUM_WITNESS"] = str(folder / "witness")
+        with Ledger.connect(Home.at(folder / "home").ledger_url, clock=lambda: now[0]) as books:
+            census(books, cap=Fraction(3, 2))
+            for number in range(12):
+                amount = Fraction(1, 4) if number % 4 == 3 else Fraction(1, 10)
+                reserve(books, f"r{number}", product=f"p{number % 4}", period=f"{number}", amount=amount)
+                now[0] += timedelta(days=9)
+                finish(books, f"r{number}")
+                now[0] += timedelta(days=82)
+                if number == 7:
+                    books.change_account("census", reason="a third year", cap=Fraction(2))
+        printed("tabularium ledger plot census account.svg", folder)
+        _without_date(folder / "account.svg", to / "account.svg")
+        del os.environ["TABULARIUM_WITNESS"]
+
+
+def _without_date(made: Path, to: Path) -> None:
+    """Keep a picture of Matplotlib's without the time at which it was made."""
+    text = re.sub(r"<dc:date>.*?</dc:date>", "", made.read_text(encoding="utf-8"))
+    to.write_text(re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE), encoding="utf-8")
+
+
+def of_what_is_drawn(to: Path) -> None:
+    """Write the diagrams."""
+    for name, draw in DIAGRAMS.items():
+        (to / name).write_text(draw(), encoding="utf-8")
+
+
 def _down_to(window: Window, end: str, file: Path) -> None:
     below = window.page.locator(end).first.bounding_box()
     clip = {"x": 0, "y": 0, "width": WIDTH, "height": below["y"] + below["height"] + 20}
@@ -158,12 +215,7 @@ def _site_of(releases: Path) -> Iterator[Path]:
         yield next((Path(folder) / "site" / "products").glob("*/*.html"))
 
 
-def main() -> None:
-    """Make them all."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("demo", type=Path, help="the folder that `make demo` made")
-    demo = parser.parse_args().demo.resolve()
-    PICTURES.mkdir(exist_ok=True)
+def _of_a_demo(demo: Path) -> None:
     release = tb.open(next((demo / "releases").glob("*/*/current")))
     of_a_release(release, PICTURES)
     of_a_plan(PICTURES)
@@ -175,6 +227,17 @@ def main() -> None:
         with running(demo / "home") as up:
             of_prefect(up, chromium, PICTURES)
         of_the_desk(chromium, PICTURES)
+
+
+def main() -> None:
+    """Make them all."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("demo", type=Path, nargs="?", help="the folder that `make demo` made")
+    PICTURES.mkdir(exist_ok=True)
+    for make in (of_what_is_drawn, of_terminals, of_a_plan, of_an_account):
+        make(PICTURES)
+    if demo := parser.parse_args().demo:
+        _of_a_demo(demo.resolve())
     for path in sorted(PICTURES.iterdir()):
         print(f"{path.stat().st_size:>9,} {path.name}")
 

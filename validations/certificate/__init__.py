@@ -1,4 +1,4 @@
-"""The certificate of a release as one model: what writes, reads, checks and describes it takes it from here.
+"""The certificate of a release as one model, for writing, reading, checking and describing it.
 
 Its sections are in modules by what they speak of. The JSON Schema comes from the same model.
 """

@@ -1,1 +1,1 @@
-"""The release spec: its fields, how it is read from YAML, and what `check` says of it."""
+"""The release spec: its fields, how it is read from YAML, and the answers of `check`."""

@@ -1,4 +1,4 @@
-"""The suites for true counts and for tables about to be published, and the cells in which a table is wrong.
+"""The suites for true counts and for tables about to be published: levels add up, tables agree.
 
 `check_table` counts the cells that fail the rules and decides whether a table may be published;
 `table_faults` names the cells, also of what may be published all the same: margins of error that are missing,

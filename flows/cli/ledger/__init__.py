@@ -1,1 +1,1 @@
-"""``tabularium ledger …``: what officers, reviewers and operators do with the ledger."""
+"""``tabularium ledger …``: the commands of officers, reviewers and operators."""

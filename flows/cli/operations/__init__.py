@@ -1,1 +1,1 @@
-"""Commands that run an installation, one file a command."""
+"""Commands that run an installation, one file each."""

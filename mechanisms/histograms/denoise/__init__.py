@@ -1,1 +1,1 @@
-"""Denoise: every cell measured, then as much noise removed as the noisy table itself allows."""
+"""Denoise: measures every cell, then removes as much noise as the noisy table allows."""

@@ -1,1 +1,1 @@
-"""Denoise for sums: a tree of sums is measured, and smoothed on the tree."""
+"""Denoise for sums: measures a tree of sums, and smooths on the tree."""

@@ -1,4 +1,4 @@
-"""How far published numbers may lie from the truth, and how that is known.
+"""Margins of error: exact, simulated, estimated or measured.
 
 ``half_widths``: from the variance of the noise, for linear estimates. ``simulation``: from simulated
 releases, where non-negativity and rounding moved the numbers. ``ratio_intervals`` and ``quantile_margins``:

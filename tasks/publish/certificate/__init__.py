@@ -1,4 +1,4 @@
-"""The certificate: what was published, what it cost, and what a reviewer can check without the data.
+"""The certificate: what was published, its cost, and what a reviewer can check without the data.
 
 Its sections are made by the modules of this folder from the spec, the transcript, the ledger and the files of
 the release, and nothing else: :func:`build_certificate` puts them together, and again from a certificate, to

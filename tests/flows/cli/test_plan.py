@@ -81,7 +81,7 @@ def test_a_new_file_beside_it_or_the_file_itself(spec: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--out", "elsewhere/planned.yaml"], "write it beside persons.yaml"),
+        (["--out", "elsewhere/planned.yaml"], "write it next to persons.yaml"),
         (["--out", "planned.yaml", "--write"], "two files"),
         (["--budget", "0"], "this is no budget"),
         (["--budget", "much"], "this is no budget"),

@@ -213,7 +213,7 @@ def test_without_what_was_stored_it_is_refused(scene: Scene) -> None:
     assert "the measurement file is missing" in scene.refused()
     (scene.folder / "1").rename(stored / "1")
     (stored / "certificate.json").write_text("{}")
-    assert "certificate that was kept beside its measurements is missing or altered" in scene.refused()
+    assert "certificate that was kept with its measurements is missing or altered" in scene.refused()
     with scene.books() as books:
         assert [each.release_id for each in books.charges("people")] == [scene.first]
 

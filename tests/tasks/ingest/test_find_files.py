@@ -110,10 +110,10 @@ BY_NAME: dict[str, tuple[Make, str]] = {
         r"b\.csv\.bz2: has an ending that does not say",
     ),
     "no ending": (_text("deep/README", "f"), "deep/README: has an ending that does not say"),
-    "a hidden file": (_text(".b.csv", "f"), r"\.b\.csv: lies beside the data under a hidden name"),
+    "a hidden file": (_text(".b.csv", "f"), r"\.b\.csv: is next to the data under a hidden name"),
     "a hidden folder": (
         _text("_delta_log/b.csv", "f"),
-        "_delta_log/b.csv: lies beside the data under a hidden",
+        "_delta_log/b.csv: is next to the data under a hidden",
     ),
     "a broken link": (
         lambda folder: (folder / "b.csv").symlink_to(folder / "nowhere.csv"),
