@@ -27,10 +27,10 @@ def with_where(where: str, text: str = SPEC) -> str:
         ("age >=", "character 7: the query ends too early; write what `age` is compared with"),
         ("sex < 2", "character 7: the values of `sex` are not numbers"),
         ("status = wed", "character 10: `status` has no value `wed`"),
-        ("age < 5 and age >= 18", "no value of `age` passes its tests; mend them, or remove the table"),
+        ("age < 5 and age >= 18", "no value of `age` passes its tests; correct them, or remove the table"),
         (
             "(sex = 1 or age < 5) and sex = 2 and age >= 18",
-            "no record can pass all these tests together; mend them, or remove the table",
+            "no record can pass all these tests together; correct them, or remove the table",
         ),
         ("(age < 5", "character 9: the query ends too early; close the bracket with )"),
         ("area < N", "character 8: the values of `area` have no order"),
