@@ -248,7 +248,7 @@ SECTIONS = {
             _row(
                 "another input was bound to this release",
                 "The file has changed since the budget was reserved.",
-                "Give the file as it was (`tabularium ledger evidence` tells which one it was), or publish a "
+                "Give the file as it was (`tabularium ledger evidence` says whether a file is the one), or publish a "
                 "[revision](publish-a-revision.md).",
             ),
         ),
