@@ -320,6 +320,25 @@ def test_a_url_with_a_secret_is_refused_and_not_repeated(tmp_path: Path, url: st
 
 
 @pytest.mark.parametrize(
+    ("source", "field", "problems"),
+    [
+        ('{path: a.csv, url: "postgresql://me:hunter2@host/db"}', "source.url", 2),
+        ('{path: "s3://me:hunter2@bucket/a.parquet", table: 3, engine: other}', "source.path", 3),
+        ('{path: "postgresql://me:hunter2@host/db", table: people}', "source.path", 2),
+        ('{path: "s3://me:hunter2@bucket/a.parquet"}', "source.path", 1),
+        ('{url: "postgresql://me:hunter2@host/db"}', "source.url", 2),
+    ],
+)
+def test_a_secret_is_named_whatever_else_is_wrong_with_the_source(
+    tmp_path: Path, source: str, field: str, problems: int
+) -> None:
+    found = problems_of(tmp_path, block("source", f"source: {source}"))
+    assert [problem.field for problem in found if "password" in problem.what] == [field]
+    assert len(found) == problems
+    assert "hunter2" not in format_problems(found)
+
+
+@pytest.mark.parametrize(
     ("text", "field"),
     [
         ('{url: "postgresql://me@host/db?sslkey=client.key"}', "source.table"),

@@ -26,6 +26,7 @@ from tabularium.validations.release_spec.source import (
     secret_problem,
     store_problem,
     taken_from,
+    url_problem,
 )
 
 _THOUSANDS = "., '\u2019_\u00a0\u202f"  # with the spaces that are not broken, as in French and in SI
@@ -34,6 +35,7 @@ _COLUMN_RULES = ("nulls", "invalid", "range")
 
 def check_source(partial: PartialSpec) -> None:
     """Check that the files of the source say all that is needed to open them, and who joins look-ups."""
+    _check_secrets(partial)
     source = partial.source
     if isinstance(source, FileSource):
         hint = (
@@ -53,6 +55,23 @@ def check_source(partial: PartialSpec) -> None:
                     "join the privacy unit's rows in a view or before writing the files, and name that source"
                 )
                 partial.add(("lookups", name), what, hint)
+
+
+def _check_secrets(partial: PartialSpec) -> None:
+    """Find passwords in addresses, also where the source or look-up has a mistake and does not read."""
+    data = partial.document.data
+    look_ups = data.get("lookups")
+    places: list[tuple[Path, object]] = [(("source",), data.get("source"))]
+    if isinstance(look_ups, dict):
+        places += [(("lookups", name), look) for name, look in look_ups.items()]
+    for path, written in places:
+        if not isinstance(written, dict):
+            continue
+        for key, problem_of in (("path", secret_problem), ("url", url_problem)):
+            address = written.get(key)
+            problem = problem_of(address) if isinstance(address, str) and "://" in address else None
+            if problem is not None:
+                partial.add((*path, key), *problem)
 
 
 def _check_spark(partial: PartialSpec, source: SparkFiles) -> None:
