@@ -65,7 +65,8 @@ class LinearMeasurement(ABC):
     noise
         The distributions that the noise was drawn from, all of one family.
     chosen_by
-        The measurement by whose noise it was chosen what to measure here; None where that is public.
+        The earlier measurement of the same cells by whose noise it was chosen what to measure here. None
+        where that is public, or was chosen by noise that measured no sums, as by an exponential mechanism.
     """
 
     values: Array

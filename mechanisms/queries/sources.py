@@ -235,7 +235,7 @@ class LinearTable:
 
     @property
     def method(self) -> str:
-        """``least squares``, or ``chosen sums`` where noise decided which sums were measured."""
+        """``least squares``, or ``chosen sums`` where an earlier measurement chose what was measured."""
         chosen = any(level.measured.chosen_by is not None for level in self.levels)
         return "chosen sums" if chosen else "least squares"
 

@@ -46,6 +46,7 @@ from tabularium.tasks.publish.release_folder import (
     files_in,
     publication_folders,
 )
+from tabularium.tasks.runtime.extras import DISTRIBUTION
 from tabularium.tasks.runtime.home import Home, secret_command
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.redaction import os_errors_as
@@ -129,7 +130,7 @@ def _write(home: Home, aside: Path, target: Path, lock: Lock) -> BackupResult:
     about = {
         "format": FORMAT,
         "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "tabularium": metadata.version("tabularium-dp"),
+        "tabularium": metadata.version(DISTRIBUTION),
         "ledger": {"entries": export.entries, "head": {"seq": export.head.seq, "hash": export.head.hash}},
         "secret": "in the key store of TABULARIUM_SECRET_COMMAND" if secret_command() else SEALED,
         "opens_with": "the passphrase" if lock.passphrase else list(lock.recipients),

@@ -34,12 +34,11 @@ from tabularium.tasks.arrival.manifest import MANIFEST
 from tabularium.tasks.arrival.places import is_drop
 from tabularium.tasks.custody.backup import is_whole
 from tabularium.tasks.publish.release_folder import publication_folders
-from tabularium.tasks.runtime.extras import EXTRAS
+from tabularium.tasks.runtime.extras import DISTRIBUTION, EXTRAS
 from tabularium.tasks.runtime.home import VARIABLE, Home, secret_command
 from tabularium.tasks.runtime.stage import sanitised
 from tabularium.tasks.sign.sign_release import release_key_file, signing_key
 
-_PROGRAM = "tabularium-dp"
 _GIB = 1 << 30
 _LEAST, _SCARCE = 1 * _GIB, 10 * _GIB
 _ALL = os.R_OK | os.W_OK | os.X_OK
@@ -88,9 +87,9 @@ def seen(thing: str, look: Callable[[], Iterator[HealthCheck]]) -> list[HealthCh
 
 
 def _versions() -> Iterator[HealthCheck]:
-    message = f"tabularium {metadata.version(_PROGRAM)}, Python {sys.version.split()[0]}"
+    message = f"tabularium {metadata.version(DISTRIBUTION)}, Python {sys.version.split()[0]}"
     wrong = []
-    for line in metadata.requires(_PROGRAM) or ():
+    for line in metadata.requires(DISTRIBUTION) or ():
         requirement = Requirement(line)
         extras = [extra for extra in ("", *EXTRAS) if _is_asked(requirement, extra)]
         if not extras:

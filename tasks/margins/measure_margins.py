@@ -86,7 +86,7 @@ def measure_numbers(
     whole
         Numbers have been made whole.
     denominators
-        Measure -> what it is over (:func:`tabularium.tasks.postprocess.table_layout.whole_of`).
+        Measure -> what it is over (:func:`tabularium.tasks.postprocess.table_layout.denominator_of`).
     """
     shown = {}
     for name, measure in table.measures.items():

@@ -9,8 +9,8 @@ over its variance; where the mechanism merges or drops what it measured, one ove
 cell, estimated or measured (:mod:`tabularium.tasks.margins.error_model`). Non-negativity and rounding keep
 what agrees.
 
-The stages of a release take these steps one by one, and ``verify`` all at once (:func:`estimate`). Nothing
-here has seen a true value.
+The stages of a release take these steps one by one, and ``verify`` all at once (:func:`estimate`). A stage
+takes the steps before its own too if this process has not taken them. Nothing here has seen a true value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,12 @@ from tabularium.validations.suites.published_tables import (
 
 if TYPE_CHECKING:
     from tabularium.tasks.ledger_stages import MeasuredHandle
+
+INVARIANTS = "invariants"
+MARGINS = "margins"
+CHECKS = "checks"
+STEPS = (INVARIANTS, CONSISTENCY, NONNEGATIVITY, ROUNDING, MARGINS, CHECKS)
+"""What an estimation does, in this order; steps that the spec does not ask for change nothing."""
 
 _MEASURED = "measured"  # names the folder of estimates that are not made consistent
 _BASE = "margin base"
@@ -107,13 +113,32 @@ class Estimation:
         self.conflicts: dict[str, Conflict] = {}
         self.margins: dict[str, Margins] = {}
         self.failed: dict[str, list[dict[str, Any]]] = {}
+        self._taken = 0
 
-    def compare_with_invariants(self) -> None:
-        """Compare the measurements with invariants."""
+    def up_to(self, step: str) -> Self:
+        """Take the steps up to this one of ``STEPS`` that have not been taken, each of them once."""
+        while self._taken <= STEPS.index(step):
+            self._take(STEPS[self._taken])
+            self._taken += 1
+        return self
+
+    def _take(self, step: str) -> None:
+        if step == INVARIANTS:
+            self._compare_with_invariants()
+        elif step == CONSISTENCY:
+            self._make_consistent()
+        elif step == MARGINS:
+            self._find_margins()
+        elif step == CHECKS:
+            self._check()
+        elif step in self.post.steps:
+            self._apply(step, self._arrays(step))
+
+    def _compare_with_invariants(self) -> None:
         if CONSISTENCY in self.post.steps and self.post.agreement.known:
             self.conflicts = conflicts(self.post.agreement, _to_compare(self.post, self.parts))
 
-    def make_consistent(self) -> None:
+    def _make_consistent(self) -> None:
         """Bring the measurements onto their trees, and make them agree if the spec wants it."""
         arrays = self._arrays(CONSISTENCY if CONSISTENCY in self.post.steps else _MEASURED)
         self.estimates, conflicts_found = on_their_trees(self.run.loaded, self.post, self.parts, arrays)
@@ -125,13 +150,7 @@ class Estimation:
         kept = self._arrays(_BASE)
         self.base = {**self.consistent, **(conflicts_found if kept is None else kept.keep(conflicts_found))}
 
-    def take(self, step: str) -> None:
-        """Apply non-negativity or rounding to all tables, if the spec wants it."""
-        if step in self.post.steps:
-            self._apply(step, self._arrays(step))
-
-    def find_margins(self) -> None:
-        """Find the margins of error of all tables."""
+    def _find_margins(self) -> None:
         made = margins_of(
             *(self.run, self.release_id, self.parts, self.estimates, self.base),
             version=self.version,
@@ -139,7 +158,7 @@ class Estimation:
         )
         self.margins = of_known(self.run, made, self.consistent, self.notes.get(CONSISTENCY, {}))
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Find the cells that fail a check."""
         half = {name: margin.half for name, margin in self.margins.items()}
         self.failed = {name: [] for name in self.estimates}
@@ -190,14 +209,7 @@ def estimation_of(run: Run, measured: MeasuredHandle) -> Estimation:
 
 def estimate(run: Run, parts: Parts, release_id: str, *, version: int = VERSION) -> Estimation:
     """Return the estimates, margins and failed checks of measurements, in memory."""
-    estimation = Estimation(run, parts, release_id, version=version)
-    estimation.compare_with_invariants()
-    estimation.make_consistent()
-    estimation.take(NONNEGATIVITY)
-    estimation.take(ROUNDING)
-    estimation.find_margins()
-    estimation.check()
-    return estimation
+    return Estimation(run, parts, release_id, version=version).up_to(CHECKS)
 
 
 def on_their_trees(
@@ -253,14 +265,13 @@ def make_consistent(run: Run, measured: MeasuredHandle) -> None:
         If the measurements contradict an invariant beyond chance, and the spec does not say to publish.
     """
     estimation = estimation_of(run, measured)
-    estimation.compare_with_invariants()
-    _judge(run, estimation.conflicts)
-    estimation.make_consistent()
+    _judge(run, estimation.up_to(INVARIANTS).conflicts)
+    estimation.up_to(CONSISTENCY)
 
 
 def _judge(run: Run, conflicts: Mapping[str, Conflict]) -> None:
-    for invariant in run.loaded.spec.invariants:
-        about = conflicts.get(invariant.name, Conflict())
+    for invariant in run.loaded.spec.invariants if conflicts else ():
+        about = conflicts[invariant.name]
         if not about.beyond_chance:
             continue
         contradicts = (
@@ -280,19 +291,19 @@ def _judge(run: Run, conflicts: Mapping[str, Conflict]) -> None:
 @stage(NONNEGATIVITY)
 def make_nonnegative(run: Run, measured: MeasuredHandle) -> None:
     """Project families of nodes onto non-negative counts, keeping sums."""
-    estimation_of(run, measured).take(NONNEGATIVITY)
+    estimation_of(run, measured).up_to(NONNEGATIVITY)
 
 
 @stage(ROUNDING)
 def make_whole(run: Run, measured: MeasuredHandle) -> None:
     """Round to whole numbers that still add up along every hierarchy, and agree where that is possible."""
-    estimation_of(run, measured).take(ROUNDING)
+    estimation_of(run, measured).up_to(ROUNDING)
 
 
 @stage("margins")
 def find_margins(run: Run, measured: MeasuredHandle) -> None:
     """Find the margins of error of all tables."""
-    estimation_of(run, measured).find_margins()
+    estimation_of(run, measured).up_to(MARGINS)
 
 
 @stage("check publication")
@@ -307,8 +318,7 @@ def check(run: Run, measured: MeasuredHandle) -> None:
     RuleFailed
         Naming the table and the rules; nothing has been published then.
     """
-    estimation = estimation_of(run, measured)
-    estimation.check()
+    estimation = estimation_of(run, measured).up_to(CHECKS)
     for table, checks in estimation.failed.items():
         for check in checks:
             note(f"table {table}: {check['count']:,} cells fail a check: {check['check']}")

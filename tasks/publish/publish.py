@@ -37,7 +37,7 @@ from tabularium.mechanisms.errors import PublicationError
 from tabularium.tasks.ledger_stages import ChargeHandle, MeasuredHandle
 from tabularium.tasks.margins.measure_margins import describe_measure
 from tabularium.tasks.measure import Finished, read_measurements
-from tabularium.tasks.postprocess.estimation import estimation_of
+from tabularium.tasks.postprocess.estimation import CHECKS, estimation_of
 from tabularium.tasks.postprocess.table_layout import Layout, total_over
 from tabularium.tasks.publish.certificate import Contents, certificate, software_versions
 from tabularium.tasks.publish.documents import (
@@ -170,7 +170,7 @@ def _statement(run: Run, folder: Path, *, adopt: bool) -> Signed | None:
 
 def _write_all(run: Run, measured: MeasuredHandle, tallied: MeasuredHandle | None, aside: Path) -> str:
     events, tables = write_files(run, measured, aside)
-    estimation = estimation_of(run, measured)
+    estimation = estimation_of(run, measured).up_to(CHECKS)
     conflicts = {name: conflict.as_json() for name, conflict in estimation.conflicts.items()}
     found_tallies = [] if tallied is None else drawn(run, tallied)
     events = [tally.event for tally in found_tallies] + events
@@ -198,7 +198,7 @@ def write_files(run: Run, measured: MeasuredHandle, aside: Path) -> tuple[list[E
         If a public file of the spec changed during the run.
     """
     estimation, measurements, spec = (
-        estimation_of(run, measured),
+        estimation_of(run, measured).up_to(CHECKS),
         read_measurements(run, measured),
         run.loaded.spec,
     )

@@ -43,6 +43,7 @@ from tabularium.tasks.publish.certificate.spending import budgets, by_measuremen
 from tabularium.tasks.publish.guarantee import FIXED_PLANS
 from tabularium.tasks.publish.release_folder import certificate_at, check_release, damaged
 from tabularium.tasks.published_heads import StampedHead
+from tabularium.tasks.runtime.extras import DISTRIBUTION
 from tabularium.tasks.runtime.run import Run
 from tabularium.validations import certificate as schema
 from tabularium.validations.certificate import CERTIFICATE, Certificate
@@ -65,7 +66,6 @@ from tabularium.validations.universes.universe import counted_in
 if TYPE_CHECKING:
     from tabularium.ledger import Ledger
 
-_PROGRAM = "tabularium-dp"
 _TEXTS = (
     *("outside_the_guarantee", "margins", "reading", "words", "distribution", "bias", "side_channels"),
     *("audits", "randomness"),
@@ -195,7 +195,7 @@ def _compare_with_itself(
         charged,
         stated,
     )
-    texts = () if certificate.software.get(_PROGRAM) == own_version() else _TEXTS
+    texts = () if certificate.software.get(DISTRIBUTION) == own_version() else _TEXTS
     different = next(differences(expected.document(), json_object(raw), texts), None) or unfit(
         certificate, spec
     )

@@ -23,6 +23,7 @@ from tabularium.tasks.publish.formats.base import formats_of
 from tabularium.tasks.publish.guarantee import FIXED_PLANS
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX
 from tabularium.tasks.publish.verify_certificate import verify_certificate
+from tabularium.tasks.runtime.extras import DISTRIBUTION
 from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject, described_in, transcript_of
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.domains.known_marginals import FOLDER as FOLDER_OF_PRIORS
@@ -34,7 +35,6 @@ from tabularium.validations.release_spec.tables import Table
 
 _GROUP, _DOCUMENTS = "Certificate", "Documents"
 EXCEPTIONS = "rounding_exceptions.txt"
-_PROGRAM = "tabularium-dp"
 _BEGINS = {".html": b"<!doctype html>", ".xml": b"<?xml "}
 """Ending of a document -> how it begins; every other is JSON."""
 
@@ -70,7 +70,7 @@ def _names(subject: Subject) -> str:
     if spec.publication.measurements.withhold is None:
         arrays = [entry["arrays"].values() for entry in subject.index["measurements"]]
         wanted |= {f"{FOLDER}/{INDEX}", *(f"{FOLDER}/{one['file']}" for array in arrays for one in array)}
-    if subject.certificate.software.get(_PROGRAM) == metadata.version(_PROGRAM):
+    if subject.certificate.software.get(DISTRIBUTION) == metadata.version(DISTRIBUTION):
         wanted |= DOCUMENTS.keys()
     missing = sorted(wanted - named.keys())
     if missing:

@@ -35,6 +35,7 @@ from tabularium.tasks.postprocess.postprocessing import CHANGED_IN_VERSION, REMA
 from tabularium.tasks.public_folder import MOST_CELLS, named, open_parquet
 from tabularium.tasks.publish.measurement_files import FOLDER, INDEX, MOST_NUMBERS, read_measurement
 from tabularium.tasks.publish.read_release import Released, TooManyCells
+from tabularium.tasks.runtime.extras import DISTRIBUTION
 from tabularium.tasks.runtime.run import without_data
 from tabularium.validations.certificate import CERTIFICATE, Certificate, OtherFormat
 from tabularium.validations.public_files import LARGEST_JSON, Unreadable
@@ -251,9 +252,6 @@ class Finding:
         return {"group": self.group, "what": self.what, "outcome": self.outcome, "said": self.said}
 
 
-_PROGRAM = "tabularium-dp"
-
-
 def wanted(spec: ReleaseSpec) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     """Yield the measurements of a spec: table, level, mechanism and its parameters."""
     for table in spec.arrays:
@@ -314,8 +312,8 @@ def parts_in(subject: Subject) -> Parts:
     used = {str(name) for _, _, kind, given in wanted(spec) for name in (kind, given.get("mechanism"))}
     used |= {"prior" for table in spec.tables if table.prior is not None}
     if version not in REMADE or version < max(CHANGED_IN_VERSION.get(name, 0) for name in used):
-        made = subject.certificate.software.get(_PROGRAM, "of that time")
-        raise Skipped(f"post-processing of version {version}: install {_PROGRAM} {made}")
+        made = subject.certificate.software.get(DISTRIBUTION, "of that time")
+        raise Skipped(f"post-processing of version {version}: install {DISTRIBUTION} {made}")
     parts: Parts = {}
     for (name, level), entry in described_in(subject).items():
         parts.setdefault(name, {})[level] = _finished(subject, name, level, entry)

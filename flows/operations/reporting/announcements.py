@@ -176,7 +176,7 @@ def announce_published(product: str, period: str, release_id: str, folder: str) 
 
 
 def announce_low_budget(home: Home, account: str) -> None:
-    """Tell if less is left of an account than its threshold (:mod:`.budget_warnings`)."""
+    """Tell if less is left of an account than its threshold."""
     left, cap = left_and_cap(home, account)
     share = threshold(home, account)
     if left < share * cap:

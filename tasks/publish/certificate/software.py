@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from pydantic import TypeAdapter
 
 from tabularium.mechanisms.errors import PublicationError
-from tabularium.tasks.runtime.extras import EXTRAS
+from tabularium.tasks.runtime.extras import DISTRIBUTION, EXTRAS
 from tabularium.validations import certificate as schema
 from tabularium.validations.certificate import Certificate
 
@@ -37,10 +38,9 @@ OWN = ("flows", "ledger", "mechanisms", "tasks", "validations")
 NOT_AUDITED = "mechanisms/queries"  # asks published numbers; no mechanism imports it
 _ROOT = Path(__file__).parents[3]  # the package, which reaches each of these folders
 _LEFT_OUT = {"__pycache__", ".compiled"}
-_PROGRAM = "tabularium-dp"
 _WITH_PREFECT = "prefect"
 _PACKAGES = (
-    _PROGRAM,
+    DISTRIBUTION,
     "numpy",
     "cryptography",
     "duckdb",
@@ -55,7 +55,7 @@ NAMED = frozenset({"python", *_PACKAGES})
 
 def own_version() -> str:
     """Return the version of this program."""
-    return metadata.version(_PROGRAM)
+    return metadata.version(DISTRIBUTION)
 
 
 def software_versions() -> dict[str, str]:
@@ -161,13 +161,13 @@ def audits() -> dict[tuple[str, str], schema.Audit]:
     }
 
 
-PRODUCT = "tabularium-dp"
 _ASKED = frozenset(EXTRAS)  # that a release may have run with
 _NAMESPACE = uuid.UUID("7f0c4f0e-4a0b-5b7e-9d5a-6b1f0d7c2e11")  # of the serial numbers; any fixed one does
 _LICENCE_LENGTH = 60  # characters; what is longer is the text of a licence, not its name
 
 Found = dict[str, metadata.PackageMetadata]
 Bill = tuple[dict[str, Any], list[str]]
+_BILL: TypeAdapter[Bill] = TypeAdapter(Bill)
 _MADE: dict[str, Bill] = {}
 
 
@@ -195,23 +195,32 @@ def bill_of_materials(aside: Path, certificate: Certificate, last: Path | None) 
 def of_this_installation(cache: Path | None = None) -> Bill:
     """Return a bill without the fields of a release, and the list of its components.
 
-    The metadata of some two hundred distributions are read once for each set of installed packages, and what
-    comes of them is kept in memory, and in the folder ``cache`` if one is given.
+    The metadata of some two hundred distributions are read once for each interpreter and set of installed
+    packages, and what comes of them is kept in memory, and in the folder ``cache`` if one is given.
     """
-    parts = (platform.python_version(), packages_digest()[0], json.dumps(metadata.metadata(PRODUCT).json))
+    parts = (
+        platform.python_implementation(),
+        platform.python_version(),
+        packages_digest()[0],
+        json.dumps(metadata.metadata(DISTRIBUTION).json),
+        hashlib.sha256(Path(__file__).read_bytes()).hexdigest(),
+    )
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     if key not in _MADE:
         file = None if cache is None else cache / f"bill-of-materials-{key}.json"
-        _MADE[key] = (file and _read(file)) or _make()
-        if file is not None and not file.exists():
+        kept = None if file is None else _read(file)
+        _MADE[key] = kept or _make()
+        if file is not None and kept is None:
             _keep(file, _MADE[key])
     return _MADE[key]
 
 
 def _read(file: Path) -> Bill | None:
+    """Return the bill in a file; None where it is missing or damaged."""
     with suppress(OSError, ValueError):
-        bill, listed = json.loads(file.read_bytes())
-        return bill, listed
+        bill, listed = _BILL.validate_json(file.read_bytes())
+        if isinstance(bill.get("metadata"), dict):
+            return bill, listed
     return None
 
 
@@ -232,7 +241,7 @@ def _make() -> Bill:
 
     reached, needs = _reached()
     parts = {name: _component(name, about) for name, about in sorted(reached.items())}
-    product = parts.pop(PRODUCT)
+    product = parts.pop(DISTRIBUTION)
     python = Component(
         name=platform.python_implementation(),
         version=platform.python_version(),
@@ -249,7 +258,7 @@ def _make() -> Bill:
             properties=[Property(name="tabularium:release", value="")],
         ),
     )
-    parts[PRODUCT] = product
+    parts[DISTRIBUTION] = product
     for name, wanted in needs.items():
         bom.register_dependency(parts[name], [parts[needed] for needed in sorted(wanted) if needed != name])
     bom.register_dependency(product, [python])
@@ -266,7 +275,7 @@ def _reached() -> tuple[Found, dict[str, set[str]]]:
     reached: Found = {}
     needs: dict[str, set[str]] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
-    open_: list[tuple[str, frozenset[str]]] = [(PRODUCT, _ASKED)]
+    open_: list[tuple[str, frozenset[str]]] = [(DISTRIBUTION, _ASKED)]
     while open_:
         name, extras = open_.pop()
         if (name, extras) in seen:
@@ -302,7 +311,7 @@ def _component(name: str, about: metadata.PackageMetadata) -> Component:
     return Component(
         name=name,
         version=version,
-        type=ComponentType.APPLICATION if name == PRODUCT else ComponentType.LIBRARY,
+        type=ComponentType.APPLICATION if name == DISTRIBUTION else ComponentType.LIBRARY,
         purl=purl,
         bom_ref=str(purl),
         licenses=_licences(about),

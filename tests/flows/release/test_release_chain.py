@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import resource
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import tabularium.flows.release_chain
 import tabularium.tasks.count.count
 import tabularium.tasks.measure
 import tabularium.tasks.postprocess.agreement
@@ -26,6 +28,9 @@ from tabularium.mechanisms.errors import (
 from tabularium.mechanisms.histograms.cellwise import Identity
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import reporting_to
+from tabularium.tasks.runtime.run import Run
+from tabularium.tasks.verify.subject import Subject
+from tabularium.tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import publish, publish_with, write_scene
 
 # One worker for the whole file: what its tests look at is made once.
@@ -69,6 +74,28 @@ def test_a_release_holds_tables_measurements_and_a_certificate(published: tuple[
     }
     assert all(path.stat().st_mode & 0o777 == 0o444 for path in folder.rglob("*") if path.is_file())
     assert not list(published[1].workspaces.iterdir())
+
+
+def test_stages_in_other_processes_and_called_twice_publish_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was pickled knows nothing of the steps that another process took."""
+
+    def elsewhere_and_twice(stage: Any) -> Any:
+        def call(run: Run, *handles: Any) -> None:
+            stage(pickle.loads(pickle.dumps(run)), *handles)
+            stage(pickle.loads(pickle.dumps(run)), *handles)
+
+        return call
+
+    for name in ("make_consistent", "make_nonnegative", "make_whole", "find_margins", "check"):
+        stage = getattr(tabularium.flows.release_chain, name)
+        monkeypatch.setattr(tabularium.flows.release_chain, name, elsewhere_and_twice(stage))
+    spec, home = write_scene(tmp_path, rows=3000)
+    outcome = publish(spec, home)
+    found = list(verify_release(Subject(Path(outcome.folder))))
+    assert [finding for finding in found if finding.outcome == "failed"] == []
+    assert sum(finding.outcome == "checked" for finding in found) > 10
 
 
 def test_published_tables_are_whole_nonnegative_and_additive(published: tuple[Path, Home, Outcome]) -> None:

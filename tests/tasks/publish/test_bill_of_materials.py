@@ -12,7 +12,8 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from tabularium.tasks.publish.certificate.software import bill_of_materials
+from tabularium.tasks.publish.certificate import software
+from tabularium.tasks.publish.certificate.software import bill_of_materials, of_this_installation
 from tests.certificates import made_up
 
 TOLD = made_up(release_id="r1", created="2026-03-01T12:00:00+00:00")
@@ -69,3 +70,39 @@ def test_licences_stand_where_the_metadata_have_them(bom: dict[str, Any]) -> Non
     licences = {each["name"]: each.get("licenses") for each in bom["components"]}
     assert licences["packaging"] == [{"expression": "Apache-2.0 OR BSD-2-Clause"}]
     assert sum(found is not None for found in licences.values()) > 0.9 * len(licences)
+
+
+def test_a_bill_is_kept_for_the_next_process_and_made_again_where_it_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = of_this_installation()
+    monkeypatch.setattr(software, "_MADE", {})
+    assert of_this_installation(tmp_path) == made
+    (kept,) = tmp_path.iterdir()
+    whole = kept.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(software, "_MADE", {})
+        patch.setattr(software, "_make", None)
+        assert of_this_installation(tmp_path) == made
+    for damaged in (b"", whole[:-9], b"[]", b"[{}, []]", b'[{"metadata": 3}, []]'):
+        kept.write_bytes(damaged)
+        monkeypatch.setattr(software, "_MADE", {})
+        assert of_this_installation(tmp_path) == made
+        assert kept.read_bytes() == whole
+
+
+def test_another_interpreter_or_product_has_another_bill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("python_implementation", "Other"), ("python_version", "3.99.0")):
+        monkeypatch.setattr(software, "_MADE", {})
+        of_this_installation(tmp_path)
+        monkeypatch.setattr(software.platform, name, lambda value=value: value)
+    other = tmp_path / "software.py"
+    other.write_text("# another version of this file\n")
+    monkeypatch.setattr(software, "_MADE", {})
+    of_this_installation(tmp_path)
+    monkeypatch.setattr(software, "__file__", str(other))
+    monkeypatch.setattr(software, "_MADE", {})
+    of_this_installation(tmp_path)
+    assert len(list(tmp_path.glob("*.json"))) == 4
