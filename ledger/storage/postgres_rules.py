@@ -267,7 +267,7 @@ DECLARE
     needed integer;
     officers integer;
 BEGIN
-    -- Its form, and the chain.
+    -- Its form.
     SELECT fields || coalesce((SELECT jsonb_object_agg(f.key, f.value) FROM jsonb_each(form -> 'together') t,
         jsonb_each(t.value) f WHERE b ? t.key), '{{}}') INTO fields;
     IF fields IS NULL THEN

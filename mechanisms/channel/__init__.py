@@ -3,7 +3,8 @@
 Every mechanism is handed a channel and draws through it only. All three meter the same budget, offer the
 same primitives and write the same transcript; they differ in where the noise comes from.
 
-``metered_channel`` has the primitives and their prices, ``replay`` audits mechanisms; what an event is:
+``metered_channel`` has the primitives and their prices, ``noise_source`` draws with the samplers of
+``tabularium.mechanisms.noise``, ``replay`` audits mechanisms; what an event is:
 ``tabularium.mechanisms.accounting.transcript``.
 """
 

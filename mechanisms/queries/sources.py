@@ -156,9 +156,9 @@ class NoisyTable:
             if self.impossible is not None:
                 possible = rows.kept(self.possible.reshape(-1, *self.axes.shape))
                 terms = rows.summed(rows.contracted(possible)).astype(np.int64)
-        return SelectedCells(values, *self.noise(rows), none, none, terms, scale)
+        return SelectedCells(values, *self.variances(rows), none, none, terms, scale)
 
-    def noise(self, rows: Rows) -> tuple[Floats, Floats]:
+    def variances(self, rows: Rows) -> tuple[Floats, Floats]:
         """Return (rows, columns) variances, and by how much a whole number of noise may move each sum.
 
         Cells of the other axes have independent noise, of equal variances where the same leaves are chosen
@@ -206,7 +206,7 @@ class NoisyTable:
         """Return the estimates of two sums of (leaves, cells) without a common one, and covariances."""
         leaves = self.estimates[self.axes.leaves].reshape(cells.shape)
         first, other, both = (
-            float(self.noise(Rows.one(self.axes, item))[0][0, 0]) for item in (cells, rest, cells | rest)
+            float(self.variances(Rows.one(self.axes, item))[0][0, 0]) for item in (cells, rest, cells | rest)
         )
         common = (both - first - other) / 2
         values = np.array([leaves[cells].sum(), leaves[rest].sum()])
@@ -440,7 +440,7 @@ class PublishedTable:
         if self.noise is None:
             worst = np.broadcast_to(np.where(known, rms_error, np.inf), margin.shape)
             return SelectedCells.at_worst(values, summed(worst), moved)
-        return SelectedCells(values, *self.noise.noise(rows), np.zeros_like(values), moved)
+        return SelectedCells(values, *self.noise.variances(rows), np.zeros_like(values), moved)
 
 
 @dataclass(frozen=True, eq=False)

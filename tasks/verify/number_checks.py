@@ -23,7 +23,7 @@ from tabularium.tasks.publish.measurement_files import FOLDER
 from tabularium.tasks.publish.published_tables import frame_of, histogram_table
 from tabularium.tasks.runtime.run import without_data
 from tabularium.tasks.verify.certificate_checks import EXCEPTIONS
-from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject, described_in, failing, remade
+from tabularium.tasks.verify.subject import Check, Failed, Skipped, Subject, described_in, failing, recomputed
 from tabularium.validations.release_spec.tables import array_of
 
 _GROUP = "Tables"
@@ -40,8 +40,8 @@ def _rows(subject: Subject) -> str:
     return f"{rows:,} rows"
 
 
-def _remade(subject: Subject) -> str:
-    spec, made = subject.released.spec, remade(subject)
+def _recomputed(subject: Subject) -> str:
+    spec, made = subject.released.spec, recomputed(subject)
     layouts, half = subject.released.layouts, {name: margin.half for name, margin in made.margins.items()}
     numbers = 0
     for table in spec.tables:
@@ -98,7 +98,7 @@ def _measured(subject: Subject) -> str:
 
 def _descriptions(subject: Subject) -> str:
     """The certificate's descriptions of tables and their agreement follow from the measurements."""
-    made, spec, certificate = remade(subject), subject.released.spec, subject.certificate.document()
+    made, spec, certificate = recomputed(subject), subject.released.spec, subject.certificate.document()
     for table in spec.tables:
         estimate = made.estimates[table.name]
         roots = estimate.values[subject.released.layouts[table.name].parents < 0]
@@ -159,7 +159,7 @@ def _equal(actual: Any, expected: Any) -> bool:
 
 
 def _exceptions(subject: Subject) -> str:
-    named = remade(subject).exceptions
+    named = recomputed(subject).exceptions
     if (EXCEPTIONS in subject.certificate.files) != bool(named):
         raise Failed(f"{EXCEPTIONS} is there without need, or missing")
     if named and subject.read(EXCEPTIONS) != ("\n".join(named) + "\n").encode():
@@ -189,7 +189,7 @@ def _kept(subject: Subject) -> str:
             raise Failed(f"table {name} holds a negative number")
     if blank:
         try:
-            made = remade(subject)
+            made = recomputed(subject)
         except Skipped:
             raise Skipped(
                 f"the {blank:,} counts that quality rules left blank; sums with them cannot be added up"
@@ -251,7 +251,7 @@ def _impossible(subject: Subject) -> str:
 
 CHECKS = (
     Check(_GROUP, "they hold the cells of the spec, with their codes and labels", _rows),
-    Check(_GROUP, "numbers and margins follow from the noisy measurements", _remade),
+    Check(_GROUP, "numbers and margins follow from the noisy measurements", _recomputed),
     Check(_GROUP, "noisy measurements stand at the cells that they are of", _measured),
     Check(_GROUP, "cells that the spec calls impossible are exactly zero", _impossible),
     Check(_GROUP, "what the certificate says of them follows from the measurements", _descriptions),

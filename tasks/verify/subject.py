@@ -335,17 +335,17 @@ def transcript_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [*entry["measured"]["transcript"], *([entry["error"]["event"]] if "error" in entry else [])]
 
 
-def remade(subject: Subject) -> Estimation:
+def recomputed(subject: Subject) -> Estimation:
     """Return the tables of the release with their margins, made again from the measurements once."""
 
     def make() -> Estimation:
         subject.bounded()
-        return remake(subject.released, parts_in(subject))
+        return recompute(subject.released, parts_in(subject))
 
-    return subject.cached("remade", make)
+    return subject.cached("recomputed", make)
 
 
-def remake(released: Released, parts: Parts) -> Estimation:
+def recompute(released: Released, parts: Parts) -> Estimation:
     """Make the tables of a release again.
 
     Parameters
