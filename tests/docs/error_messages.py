@@ -357,18 +357,3 @@ def table(name: str) -> str:
         for row in SECTIONS[name].rows
     ]
     return "\n".join(["| message | what it means | what to do |", "|---|---|---|", *rows])
-
-
-def index(_: str) -> str:
-    """Return all explained messages in the order of the alphabet, each with a link to its explanation."""
-    found = {
-        message(fragment): section
-        for section in SECTIONS.values()
-        for row in section.rows
-        for fragment in row.fragments
-    }
-    rows = [
-        f"| [`{text}`]({found[text].page}#{found[text].anchor}) |"
-        for text in sorted(found, key=lambda text: text.strip("… ").lower())
-    ]
-    return "\n".join(["| message |", "|---|", *rows])
