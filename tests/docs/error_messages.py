@@ -52,46 +52,42 @@ SECTIONS = {
                 "is kept locked by another process",
                 "A writer hangs.",
                 "On a server its session ends after a minute; else "
-                "[find it](move-to-postgresql.md#keep-others-from-waiting). Then run again.",
+                "[find it](move-to-postgresql.md#keep-others-from-waiting). Run again.",
             ),
             _row(
                 "cannot be reached",
-                "No server there, or it turned this login away: a wrong password, `pg_hba.conf`, or no right to "
-                "connect.",
-                "Check that the server runs; as the owner of the database `GRANT CONNECT ON DATABASE … TO` that "
-                "login.",
+                "No server, or it turned this login away: a wrong password, `pg_hba.conf`, or no right to connect.",
+                "Check the server; as the owner of the database `GRANT CONNECT ON DATABASE … TO` that login.",
             ),
-            _row("was cut off from this process", "The connection or the server went away.", "Run again."),
+            _row("was cut off from this process", "Connection or server went away.", "Run again."),
             _row("has no space left on its disk", "Nothing was written.", "Free some space, run again."),
             _row(
                 "the clock of this machine is behind",
                 "The last entry is more than ten minutes ahead.",
-                "Set the clock. If that entry's time is the wrong one, set `TABULARIUM_CLOCK_TOLERANCE` to more "
-                "minutes until then.",
+                "Set the clock. If that entry's time is wrong, set `TABULARIUM_CLOCK_TOLERANCE` to more minutes until "
+                "then.",
             ),
             _row(
                 "an entry dated behind the server's clock",
-                "A machine whose clock is more than ten minutes slow wants to charge, or to open an account.",
+                "A machine that charges, or opens an account, is more than ten minutes slow.",
                 "Set its clock, or the server's; no tolerance helps.",
             ),
             _row(
                 "an entry dated ahead of the server's clock",
                 "More than five minutes ahead.",
-                "Set the clock of the machine, or the server's.",
+                "Set the machine's clock, or the server's.",
             ),
             _row(
                 "is dated after this clock's day",
-                "This clock is behind, a clock was more than a day ahead when the entry was written, or somebody "
-                "planted it.",
-                "Look at the clocks; find out who wrote it. Until that time comes, charges are taken only with a "
-                "larger `TABULARIUM_CLOCK_TOLERANCE` (minutes).",
+                "This clock is behind, another was more than a day ahead, or somebody planted the entry.",
+                "Look at the clocks; find out who wrote it. Until that time, charges need a larger "
+                "`TABULARIUM_CLOCK_TOLERANCE` (minutes).",
             ),
             _row("is a copy that takes no entries", "The URL names a standby.", "Use the primary's."),
             _row(
                 "cannot hold a ledger: the database's encoding is not UTF8",
-                "It was made with another encoding; a ledger in it is read-only.",
-                "`CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0`, then `ledger export` from the one and "
-                "`ledger restore` into the other.",
+                "A ledger in another encoding is read-only.",
+                "`CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0`, then `ledger export` and `ledger restore`.",
             ),
             _row(
                 "its file has more than one name",
@@ -100,7 +96,7 @@ SECTIONS = {
             ),
             _row(
                 "the witness file could not be",
-                "The disk, the owner of the file, or a process that hangs. The entry is committed all the same.",
+                "The disk, the file's owner, or a process that hangs. The entry is committed.",
                 "Correct that, run again.",
             ),
         ),
@@ -119,8 +115,8 @@ SECTIONS = {
                 "its drawing was cut off … times",
                 "Three runs of this release ended while they drew noise.",
                 "Find out what ended them: memory, a time limit, the disk. Only then `tabularium ledger "
-                "allow-attempts ID --reason …`, with `--key FILE` if a signature is needed. It allows three more, "
-                "and the certificate will say how many there were.",
+                "allow-attempts ID --reason …`, with `--key FILE` if a signature is needed. It allows three more; "
+                "the certificate says how many there were.",
             ),
         ),
     ),
@@ -131,15 +127,14 @@ SECTIONS = {
             _row(
                 "the ledger is read-only: … | it lacks entry … as the witness file names it "
                 "| it lacks entry … as a measurement file, certificate or head file names it",
-                "An old copy was put in place: the witness, a stored measurement, a certificate or a head file "
-                "knows of an entry that it lacks.",
+                "An old copy was put in place: one of these files knows of an entry that it lacks.",
                 "[Restore](back-up-and-restore.md#restore) the newest. Never move away the release that knows "
                 "more.",
             ),
             _row(
                 "this release is published and the ledger does not know of it",
                 "The same; or somebody put that folder there.",
-                "Restore the newest. If this ledger is the newest, find out who put the folder there.",
+                "Restore the newest; if this is it, find out who put the folder there.",
             ),
             _row(
                 "this release was drawn under another ledger",
@@ -148,11 +143,9 @@ SECTIONS = {
             ),
             _row(
                 "this agency's secret does not vouch for them",
-                "Heads in the publication folder that are not this agency's, or were altered. They count for "
-                "nothing.",
-                "Did a run with another home publish there, when you tried something? Then remove those releases, "
-                "or give each home a folder of its own (`publication.folder`). If not, find out who put them "
-                "there.",
+                "Heads in the publication folder that are not this agency's, or were altered. They do not count.",
+                "If another home published there, remove its releases, or give each home a `publication.folder` of "
+                "its own. Otherwise find out who put them there.",
             ),
             _row(
                 "it was put back from a backup, and",
@@ -161,18 +154,17 @@ SECTIONS = {
             ),
             _row(
                 "no second witness: each",
-                "Only publication folders would tell an old home from the newest, and each knows only its own "
-                "releases.",
+                "Only publication folders would notice an old home, each by its own releases.",
                 "Set `TABULARIUM_WITNESS` ([the witness](back-up-and-restore.md#the-witness)).",
             ),
             _row(
                 "the agency secret is missing",
-                "A secret was used with this ledger, or it holds charges, and the home has none.",
+                "The ledger holds charges or was used with a secret, and the home has none.",
                 "Put `secret` back from the [backup](back-up-and-restore.md#restore). Never make one.",
             ),
             _row(
                 "entries are in order, but …",
-                "The ledger is whole, but it is not the newest, or its guard is gone.",
+                "It is not the newest, or its guard is gone.",
                 "Do what the rest of the line says.",
             ),
         ),
@@ -193,19 +185,18 @@ SECTIONS = {
             ),
             _row(
                 "refused an entry that does not follow from those before it",
-                "The server was given an entry that this program does not write. Nothing was appended.",
+                "This program writes no such entry. Nothing was appended.",
                 "Find out who appends past it.",
             ),
             _row(
                 "entry … …",
-                "By a charge or `ledger show`: that entry was put there past this program. Nothing is charged on "
-                "it.",
+                "From a charge or `ledger show`: it was written past this program. Nothing is charged on it.",
                 "`ledger verify`; restore the newest backup before it.",
             ),
             _row(
                 "the triggers that protect | the functions that protect",
                 "Somebody took the guard away.",
-                "Verify; then `ledger migrate` puts it back; drop what was added.",
+                "Verify; `ledger migrate` puts it back; drop what was added.",
             ),
             _row(
                 "… was given …",
@@ -214,7 +205,7 @@ SECTIONS = {
             ),
             _row(
                 "may create objects in its schema",
-                "Others could put functions or operators next to the tables.",
+                "Others could put functions or operators there.",
                 "Run the roles; revoke what it names; look for what they created.",
             ),
             _row(
@@ -224,13 +215,13 @@ SECTIONS = {
             ),
             _row(
                 "another kind, owner or row level security",
-                "A table was made unlogged, was given to somebody else, or shows rows to some and not to others.",
+                "A table was made unlogged, given away, or hides rows from some.",
                 "Verify; `ALTER TABLE … OWNER TO` the owner of `entries`, `SET LOGGED`, `DISABLE` and `NO FORCE "
                 "ROW LEVEL SECURITY`.",
             ),
             _row(
                 "there are rewrite rules on | tables inherit from",
-                "What is written or seen may not be what the tables hold.",
+                "What is seen may not be what the tables hold.",
                 "Verify; drop them.",
             ),
             _row(
@@ -248,7 +239,7 @@ SECTIONS = {
             _row(
                 "another input was bound to this release",
                 "The file has changed since the budget was reserved.",
-                "Give the file as it was (`tabularium ledger evidence` says whether a file is the one), or publish a "
+                "Give the file as it was ([which was it?](publish-a-revision.md#which-input-was-it)), or publish a "
                 "[revision](publish-a-revision.md).",
             ),
         ),
@@ -264,7 +255,7 @@ SECTIONS = {
             ),
             _row(
                 "the store gives no access",
-                "Credentials are missing, or may not list or read there.",
+                "Credentials are missing, or may not list or read.",
                 "Set them in the environment, or have the right granted.",
             ),
             _row(
@@ -274,13 +265,12 @@ SECTIONS = {
             ),
             _row(
                 "the store does not answer (…)",
-                "The kind of error is in brackets. The package's own words may quote what it sent, and are "
-                "withheld.",
+                "The kind of error is in brackets; the package's own words may quote what it sent.",
                 "A scheduled run tries again.",
             ),
             _row(
                 "the source changed while it was read",
-                "An object or a file was changed, added or removed.",
+                "Something was changed, added or removed.",
                 "Run again.",
             ),
             _row(
@@ -295,7 +285,7 @@ SECTIONS = {
             ),
             _row(
                 "the store does not tell when an object changes",
-                "So nobody could tell whether all parts are of one state.",
+                "Its parts may not be of one state.",
                 "Copy the files to this machine.",
             ),
         ),
@@ -357,18 +347,3 @@ def table(name: str) -> str:
         for row in SECTIONS[name].rows
     ]
     return "\n".join(["| message | what it means | what to do |", "|---|---|---|", *rows])
-
-
-def index(_: str) -> str:
-    """Return all explained messages in the order of the alphabet, each with a link to its explanation."""
-    found = {
-        message(fragment): section
-        for section in SECTIONS.values()
-        for row in section.rows
-        for fragment in row.fragments
-    }
-    rows = [
-        f"| [`{text}`]({found[text].page}#{found[text].anchor}) |"
-        for text in sorted(found, key=lambda text: text.strip("… ").lower())
-    ]
-    return "\n".join(["| message |", "|---|", *rows])

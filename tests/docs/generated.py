@@ -29,7 +29,7 @@ MAKERS: dict[str, Callable[[str], str]] = {
     **sample_columns.MAKERS,
     **spec_tables.MAKERS,
     "file-map": file_map,
-    **{"messages": error_messages.table, "message-index": error_messages.index},
+    "messages": error_messages.table,
     **{"formats": stable_things.formats, "exit-codes": stable_things.exit_codes},
 }
 """Name of a maker -> the function that turns the argument, which may be empty, into Markdown."""
