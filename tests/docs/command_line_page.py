@@ -104,25 +104,32 @@ def _shared(every: list[tuple[str, Any]]) -> set[tuple[str, str]]:
 def _section(name: str, command: Any, shared: set[tuple[str, str]]) -> str:
     parameters = _parameters(command)
     parts = [f"## `{name}`", _prose(command.help or "")]
-    if not getattr(command, "commands", {}):
-        parts.append(f"```text\n{_usage(name, parameters)}\n```")
+    usage = _usage(name, parameters, shared)
+    if usage != name:
+        parts.append(f"```text\n{usage}\n```")
     parts.append("\n".join(_line(p) for p in parameters if _key(p) not in shared))
-    also = [_quoted(_names(p)) for p in parameters if _key(p) in shared and not p.required]
-    if also:
-        parts.append(f"Shared: {', '.join(also)}.")
-    if examples := _examples(command.epilog or ""):
+    if examples := [line for line in _examples(command.epilog or "") if _shows_more(line, usage)]:
         parts.append("```sh\n" + "\n".join(examples) + "\n```")
     return "".join(f"\n{part}\n" for part in parts if part)
 
 
-def _usage(name: str, parameters: list[Any]) -> str:
-    words = [name]
+def _usage(name: str, parameters: list[Any], shared: set[tuple[str, str]]) -> str:
+    """Return arguments, required options, and in brackets the options that all commands share."""
+    words, also = [name], []
     for each in parameters:
         if each.param_type_name == "argument":
             words.append(_names(each) if each.required else f"[{_names(each)}]")
         elif each.required:
             words.append(f"{each.opts[0]} {(each.metavar or str(each.name)).upper()}")
-    return " ".join([*words, *(["[OPTIONS]"] if any(not p.required for p in parameters) else [])])
+        elif _key(each) in shared:
+            also.append(f"[{each.opts[0]}]")
+    return " ".join([*words, *also])
+
+
+def _shows_more(example: str, usage: str) -> bool:
+    """Return whether an example has an option or a comment, or feeds a command, as the usage does not show."""
+    words = re.findall(r"(?<=\s)(?:--[\w-]+|[#|>])(?=\s|$)", example)
+    return any(word not in re.split(r"[\s\[\]]+", usage) for word in words)
 
 
 def _line(parameter: Any) -> str:
