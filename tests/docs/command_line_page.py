@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -107,7 +108,7 @@ def _section(name: str, command: Any, shared: set[tuple[str, str]]) -> str:
     usage = _usage(name, parameters, shared)
     if usage != name:
         parts.append(f"```text\n{usage}\n```")
-    parts.append("\n".join(_line(p) for p in parameters if _key(p) not in shared))
+    parts.append("\n".join(_lines([p for p in parameters if _key(p) not in shared])))
     if examples := [line for line in _examples(command.epilog or "") if _shows_more(line, usage)]:
         parts.append("```sh\n" + "\n".join(examples) + "\n```")
     return "".join(f"\n{part}\n" for part in parts if part)
@@ -132,12 +133,17 @@ def _shows_more(example: str, usage: str) -> bool:
     return any(word not in re.split(r"[\s\[\]]+", usage) for word in words)
 
 
-def _line(parameter: Any) -> str:
+def _lines(parameters: list[Any]) -> Iterator[str]:
+    """Return an item for each parameter; neighbours with the same text share one."""
+    for text, some in groupby(parameters, key=_text):
+        yield item(f"{', '.join(_quoted(_names(each)) for each in some)}: {text}")
+
+
+def _text(parameter: Any) -> str:
     default = parameter.default
     flag = getattr(parameter, "is_flag", False) or isinstance(default, bool)
-    told = parameter.required or flag or not isinstance(default, str | int | float | Path) or default == ""
-    ends = "" if told else f" Default: `{default}`."
-    return item(f"{_quoted(_names(parameter))}: {_cell(parameter.help or '')}{ends}")
+    hidden = parameter.required or flag or not isinstance(default, str | int | float | Path) or default == ""
+    return _cell(parameter.help or "") + ("" if hidden else f" Default: `{default}`.")
 
 
 def _names(parameter: Any) -> str:

@@ -25,22 +25,8 @@ from tabularium.mechanisms.errors import InputError
 
 Amount = Annotated[str | None, typer.Option(help="As of `ledger open`, or none.")]
 
-Officers = Annotated[
-    int | None,
-    typer.Option(
-        "--approvals",
-        help="Number of different officers who must approve a spec or accept a draft, 1 to 9; never lowered.",
-    ),
-]
-OfficersFor = Annotated[
-    list[str] | None,
-    typer.Option("--approvals-for", help="The same for one product, PRODUCT=N; repeatable."),
-]
 
-
-@app.command(
-    "open", epilog="Example:  tabularium ledger open census --cap 10 --unit record --relation add-remove"
-)
+@app.command("open", epilog="Example:  tabularium ledger open census --cap 10")
 def open_account(
     account: Annotated[str, typer.Argument(help="Its name: the spec's dataset.")],
     cap: Annotated[str, typer.Option(help="The most that may ever be spent, exact: 10, 0.5 or 1/3.")],
@@ -69,8 +55,16 @@ def open_account(
             "public look-ups.",
         ),
     ] = False,
-    approvals: Officers = None,
-    approvals_for: OfficersFor = None,
+    approvals: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of different officers who must approve a spec or accept a draft, 1 to 9; never "
+            "lowered."
+        ),
+    ] = None,
+    approvals_for: Annotated[
+        list[str] | None, typer.Option(help="The same for one product, PRODUCT=N; repeatable.")
+    ] = None,
     quantum: Annotated[
         str | None,
         typer.Option(help="Amounts are multiples of this, 1/q with q up to 10^12."),
@@ -140,7 +134,7 @@ def _require_entity(unit: str) -> None:
 def change(
     account: Annotated[str, typer.Argument(help="Name of the account.")],
     reason: Reason,
-    cap: Amount = None,
+    cap: Annotated[str | None, typer.Option(help="As of `ledger open`.")] = None,
     cap_per_period: Amount = None,
     cap_per_product: Amount = None,
     opens_on: Annotated[str | None, typer.Option(help="YYYY-MM-DD (UTC), or none.")] = None,
@@ -156,8 +150,8 @@ def change(
             help="As of `ledger open`.",
         ),
     ] = None,
-    approvals: Officers = None,
-    approvals_for: OfficersFor = None,
+    approvals: Annotated[int | None, typer.Option(help="As of `ledger open`.")] = None,
+    approvals_for: Annotated[list[str] | None, typer.Option(help="As of `ledger open`.")] = None,
     key: KeyOrNone = None,
     home: HomePath = None,
 ) -> None:

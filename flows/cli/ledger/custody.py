@@ -54,7 +54,7 @@ Certificates = Annotated[
 ]
 
 
-@app.command("verify", epilog="Example:  tabularium ledger verify --export books-2026.txt")
+@app.command("verify", epilog="Example:  tabularium ledger verify")
 def verify(
     export: Annotated[
         Path | None, typer.Option(help="Verify this exported file, without a database.")
@@ -104,9 +104,7 @@ def export(
         out.print(f"{head.seq} entries are in {file}; the head is {head.hash}.", soft_wrap=True, markup=False)
 
 
-@app.command(
-    "restore", epilog="Example:  tabularium ledger restore books-2026.txt --certificate certificate.json"
-)
+@app.command("restore", epilog="Example:  tabularium ledger restore books-2026.txt")
 def restore(
     file: Annotated[Path, typer.Argument(help="Exported ledger.")],
     certificate: Certificates = None,

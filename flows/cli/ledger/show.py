@@ -31,7 +31,7 @@ from tabularium.mechanisms.errors import InputError
 from tabularium.validations.redaction import bare_errors
 
 
-@app.command("show", epilog="Example:  tabularium ledger show census --last 0 --json")
+@app.command("show", epilog="Example:  tabularium ledger show census --json")
 def show(
     account: One = None,
     charges: Annotated[bool, typer.Option("--charges/--no-charges", help="List charges too.")] = True,
@@ -145,7 +145,7 @@ def _show_charges(books: Books, entry: Account, last: int | None) -> None:
         say(f"  {more} more {noun} earlier; all: tabularium ledger show {entry.name} --last 0")
 
 
-@app.command("history", epilog="Example:  tabularium ledger history census --last 20")
+@app.command("history", epilog="Example:  tabularium ledger history census")
 def history(
     account: One = None,
     last: Annotated[int, typer.Option(help="Number of entries, the newest; 0 for all.")] = 50,
@@ -155,8 +155,8 @@ def history(
 ) -> None:
     """Show the entries themselves, oldest first: what was decided, by whom, why, and what it changed.
 
-    With --json: the entries as they are in the chain. by is the key that signed; account_reserved and
-    account_spent are the account's sums after the entry.
+    With --json: the entries as they are in the chain; by is the key that signed, and account_reserved and
+    account_spent are the account's sums afterwards.
     """
     with open_books(home, export) as books:
         entries = books.entries(account, last=last or None)
@@ -176,7 +176,7 @@ def _row(entry: Mapping[str, Any], about: list[str], *, named: bool) -> list[Tex
     return cells(entry["seq"], entry["at"][:19].replace("T", " "), entry["kind"], "\n".join(about))
 
 
-@app.command("review", epilog="Example:  tabularium ledger review --delta 1/1000000000")
+@app.command("review", epilog="Example:  tabularium ledger review census")
 def review(
     account: One = None,
     delta: Annotated[
