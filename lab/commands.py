@@ -28,8 +28,8 @@ def sample(
     kind: Annotated[
         str,
         typer.Option(
-            help="census (a small one), households (a census in two files), labour (a survey with weights), "
-            "health (visits) or hospital (stays with dates)."
+            help="census (small), households (two files), labour (weighted survey), health (visits) or "
+            "hospital (stays with dates)."
         ),
     ] = "census",
     seed: Annotated[int, typer.Option(help="The same seed gives the same people.")] = 1,
@@ -79,7 +79,7 @@ def compare(
     because: Annotated[
         str | None, typer.Option("--public", help="Where the counts of a file are published.")
     ] = None,
-    runs: Annotated[int | None, typer.Option(help="Runs of each; default: as in the suite.")] = None,
+    runs: Annotated[int | None, typer.Option(help="Runs of each; default: the suite's.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the first run.")] = 1,
     processes: Annotated[int | None, typer.Option(help="Runs at once; default: one per core.")] = None,
     as_json: AsJson = False,

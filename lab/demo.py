@@ -33,13 +33,13 @@ _PATIENCE = 180.0  # seconds
 
 
 def demo(
-    folder: Annotated[Path, typer.Option(help="Folder that holds everything.")] = Path("demo"),
+    folder: Annotated[Path, typer.Option(help="Where everything goes.")] = Path("demo"),
     rows: Annotated[int, typer.Option(help="Number of synthetic persons.")] = 50_000,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the server; 0 takes a free one.")] = 0,
 ) -> None:
-    """Show a release from start to end: data arrive, a run waits, an officer approves, tables are published.
+    """Show a release from start to end: data arrive, an officer approves, tables are published.
 
-    It takes about a minute. Run it again to see that the release is published already, and paid for once.
+    It takes about a minute. Run it again: the release is there, and paid for once.
     """
     with one_line_errors():
         require("sqlalchemy", "prefect", "watchfiles", "matplotlib", where="demo")

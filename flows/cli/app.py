@@ -102,13 +102,11 @@ COMMANDS = {
     ),
     "demo": (
         "tabularium.lab.demo",
-        "Show a release from start to end: data arrive, a run waits, an officer "
-        "approves, tables are published.",
+        "Show a release from start to end: data arrive, an officer approves, tables are published.",
     ),
     "backup": (
         "tabularium.flows.cli.operations.backup",
-        "Back up ledger, measurements, bindings, secret and publication folders; then "
-        "read it back to verify.",
+        "Back up ledger, measurements, bindings, secret and publication folders, and verify the copy.",
     ),
     "restore": (
         "tabularium.flows.cli.operations.backup",

@@ -44,14 +44,14 @@ def run(
     same_input: SameInput = False,
     home: HomePath = None,
     prefect: Annotated[
-        bool, typer.Option("--prefect", help="Run as a Prefect flow, on a server of its own if none is set.")
+        bool, typer.Option("--prefect", help="As a Prefect flow, on a server of its own if none is set.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Publish what SPEC asks for. Running it again publishes and pays nothing more.
 
-    Where a Prefect API is configured (PREFECT_API_URL, or a profile), or `tabularium up` runs for the home,
-    the release is a flow run there; otherwise it runs in this process, with no server.
+    Where a Prefect API is configured (PREFECT_API_URL, or a profile) or `tabularium up` runs for the home, it
+    is a flow run there; otherwise it runs in this process, without a server.
     """
     with one_line_errors():
         from tabularium.tasks.runtime.run import Request
@@ -168,20 +168,20 @@ _MOST = 10
 
 def diagnose(
     run: Annotated[
-        str | None, typer.Argument(help="Name of the run, from its last line; default: the last run.")
+        str | None, typer.Argument(help="Name in the last line of the run; default: the last run.")
     ] = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
     """Show why the data of a run were refused: rules, columns, kinds of fault, lines; no value, no count.
 
-    This comes from the data and no budget covers it: show it only to people who may see the data.
+    No budget covers this: show it only to people who may see the data.
 
-    With --json: the run, or a list of all that are kept, oldest first, with these fields:
+    With --json: the run, or a list of all that are kept, oldest first:
 
     - run, spec, product, period: what was refused
-    - stage: which stage refused; message: the line that was shown then
-    - findings: the reasons one by one, each with rule, column, kind, file and line
+    - stage, message: the stage that refused, and the line that was shown
+    - findings: the reasons, each with rule, column, kind, file and line
     """
     with one_line_errors():
         installation = Home.found(home)

@@ -37,13 +37,13 @@ def init(
     data: Annotated[Path, typer.Argument(help="A CSV, Parquet, SPSS, SAS or Stata file.", metavar="DATA")],
     out_file: Annotated[
         Path | None,
-        typer.Option("--out", help="The new spec; default: NAME.yaml in the current folder.", metavar="SPEC"),
+        typer.Option("--out", help="New spec; default: NAME.yaml, here.", metavar="SPEC"),
     ] = None,
 ) -> None:
     """Write a first spec from the names and types of the columns of DATA. Reads no record.
 
-    The first line of a CSV file must hold names, not a record. Your decisions are marked FILL IN in the spec;
-    `tabularium check` lists those that are left.
+    The first line of a CSV file must hold names. Your decisions are marked FILL IN in the spec; `tabularium
+    check` lists those that are left.
     """
     with one_line_errors():
         import tabularium
@@ -67,7 +67,7 @@ def check_spec(
     spec: SpecPath,
     like: Annotated[
         Path | None,
-        typer.Option(help="Take the sizes of cells from this published release.", metavar="RELEASE"),
+        typer.Option(help="Published release that gives the sizes of cells.", metavar="RELEASE"),
     ] = None,
     home: HomePath = None,
     as_json: AsJson = False,
@@ -96,24 +96,22 @@ Example:  tabularium plan census.yaml --budget 1/2 --like releases/census/2025/I
 
 def plan_spec(
     spec: SpecPath,
-    budget: Annotated[
-        str | None, typer.Option(help="Find the best margins for this budget, not the smallest budget.")
-    ] = None,
+    budget: Annotated[str | None, typer.Option(help="Find the best margins for this budget instead.")] = None,
     like: Annotated[
         Path | None,
-        typer.Option(help="Use the counts of this published release.", metavar="RELEASE"),
+        typer.Option(help="Published release whose counts are used.", metavar="RELEASE"),
     ] = None,
     mechanisms: Annotated[
-        bool, typer.Option("--mechanisms", help="Also try other mechanisms on the counts of RELEASE.")
+        bool, typer.Option("--mechanisms", help="Also try other mechanisms on RELEASE.")
     ] = False,
     bounds: Annotated[
         bool, typer.Option("--bounds", help="Give measures the bounds that RELEASE proposes.")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw budget against margin: .svg, .png or .pdf.")] = None,
     out_file: Annotated[
-        Path | None, typer.Option("--out", help="New spec file with the plan, in the folder of SPEC.")
+        Path | None, typer.Option("--out", help="New spec with the plan, in the folder of SPEC.")
     ] = None,
-    write: Annotated[bool, typer.Option("--write", help="Put the plan into SPEC itself.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Write it into SPEC itself.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the smallest budget, the shares and the levels that meet the targets of SPEC. Opens no data."""
@@ -201,28 +199,24 @@ def rehearse(
     spec: SpecPath,
     rows: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Number of records; default: what RELEASE counts or SPEC expects, else 10 000."
-        ),
+        typer.Option(min=1, help="Records; default: those of RELEASE or SPEC, else 10 000."),
     ] = None,
     like: Annotated[
         Path | None,
-        typer.Option(help="Make records like the tables of this published release.", metavar="RELEASE"),
+        typer.Option(help="Published release that the records resemble.", metavar="RELEASE"),
     ] = None,
-    period: Annotated[str | None, typer.Option(help="For this period instead.")] = None,
+    period: Annotated[str | None, typer.Option(help="Period, instead of that of SPEC.")] = None,
     out_folder: Annotated[
         Path | None,
-        typer.Option(
-            "--out", help="Folder to write; default: rehearsal, in the folder of SPEC.", metavar="DIR"
-        ),
+        typer.Option("--out", help="Default: rehearsal, in the folder of SPEC.", metavar="DIR"),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same records.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Try SPEC on made-up records, through the whole chain. Opens no data and no home, spends nothing.
 
-    Writes tables, margins, a report, and rehearsal.json instead of a certificate, all marked as a rehearsal.
-    It replaces a rehearsal in DIR, unless DIR holds other files.
+    Writes tables, margins, a report, and rehearsal.json instead of a certificate, all marked. It replaces a
+    rehearsal in DIR, unless DIR holds other files.
     """
     with one_line_errors():
         import tabularium

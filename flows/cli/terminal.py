@@ -30,19 +30,19 @@ HomePath = Annotated[
 ]
 Revises = Annotated[
     str | None,
-    typer.Option(help="Publish this product and period again, for this reason; needs an officer's approval."),
+    typer.Option(help="Publish product and period again, for this reason; an officer must approve it."),
 ]
 MeasurementsOf = Annotated[
     str | None,
     typer.Option(
         "--measurements-of",
         metavar="RELEASE_ID",
-        help="Make this revision from the measurements of that earlier release: without data, and free.",
+        help="Make the revision from this earlier release's measurements: without data, and free.",
     ),
 ]
 SameInput = Annotated[
     bool,
-    typer.Option("--same-input", help="Allow an input that was already released for another period."),
+    typer.Option("--same-input", help="Allow an input that was released for another period."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _NULL_LIKE_OCCUPATION = "null as occupation is"
-_PLACE = {"district": "code of the district in which the household lives"}
+_PLACE = {"district": "code of the household's district"}
 
 COLUMNS: dict[str, dict[str, str]] = {
     "census": {
@@ -39,25 +39,19 @@ COLUMNS: dict[str, dict[str, str]] = {
         "rooms": "1 to 7; null in institutions",
     },
     "labour": {
-        "person_id": "whole number from 1",
-        "household_id": "whole number from 1",
-        **_PLACE,
-        "sex": "`M` or `F`",
+        **dict.fromkeys(("person_id", "household_id", "district", "sex"), "as of households"),
         "age": "completed years",
-        "education": "level 0 to 8 of ISCED; null under 15, and if not stated",
+        "education": "as of households",
         "status": "`employed`, `unemployed`, `outside`; null under 15",
         "position": "of those who work: `employee`, `self-employed`, `family`",
-        "occupation": "sub-major group of ISCO-08; null without work, and if not stated",
-        "industry": f"section of ISIC Rev. 4; {_NULL_LIKE_OCCUPATION}",
-        "hours": f"usual hours a week; {_NULL_LIKE_OCCUPATION}",
+        **dict.fromkeys(("occupation", "industry", "hours"), "as of households"),
         "pay": "of employees, a month; 12 % do not say, and a few answers are odd",
         "months": "of the unemployed: how long without work",
-        "weight": "persons that a respondent stands for, 20 to 400; larger in large regions, and where fewer "
-        "answer",
+        "weight": "persons that a respondent stands for, 20 to 400; larger where fewer answer",
     },
     "hospital": {
         "stay_id": "whole number from 1",
-        "patient_id": "whole number from 1; a patient has 1 to 60 stays, one in forty more than ten",
+        "patient_id": "whole number from 1; 1 to 60 stays, one in forty more than ten",
         "sex": "of the patient",
         "born": "day of birth; null for one in five hundred",
         "district": "where the patient lives",
@@ -72,9 +66,8 @@ COLUMNS: dict[str, dict[str, str]] = {
     },
     "health": {
         "visit_id": "whole number from 1, different for every visit",
-        "patient_id": "whole number from 1; a patient has 1 to 60 visits, most have one",
-        "age": "of the patient, the same at every visit",
-        "sex": "of the patient, the same at every visit",
+        "patient_id": "whole number from 1; 1 to 60 visits, most have one",
+        **dict.fromkeys(("age", "sex"), "of the patient, the same at every visit"),
         "district": "code of the patient's district, for instance `D007`",
         "chapter": "chapter of the main diagnosis in the ICD-10, `I` to `XXII`",
         "month": "month of the visit, `2025-01` to `2025-12`",

@@ -36,10 +36,15 @@ def keys(argument: str) -> str:
     """Return the list of the keys of a model.
 
     With ``below`` each has the keys right below it that its text does not name, unless these have a list of
-    their own; with ``explained`` also what they are.
+    their own; with ``explained`` also what they are. ``-key`` leaves out a key that the page describes itself.
     """
-    name, _, more = argument.partition(" ")
-    return "\n".join(_item(key, field, more) for key, field in _fields(MODELS[name]))
+    name, *words = argument.split()
+    left_out = {word.removeprefix("-") for word in words if word.startswith("-")}
+    more = next((word for word in words if not word.startswith("-")), "")
+    fields = dict(_fields(MODELS[name]))
+    if unknown := left_out - set(fields):
+        raise KeyError(f"{name} has no {sorted(unknown)}")
+    return "\n".join(_item(key, field, more) for key, field in fields.items() if key not in left_out)
 
 
 def _item(key: str, field: FieldInfo, more: str) -> str:

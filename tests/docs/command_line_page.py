@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -104,33 +105,45 @@ def _shared(every: list[tuple[str, Any]]) -> set[tuple[str, str]]:
 def _section(name: str, command: Any, shared: set[tuple[str, str]]) -> str:
     parameters = _parameters(command)
     parts = [f"## `{name}`", _prose(command.help or "")]
-    if not getattr(command, "commands", {}):
-        parts.append(f"```text\n{_usage(name, parameters)}\n```")
-    parts.append("\n".join(_line(p) for p in parameters if _key(p) not in shared))
-    also = [_quoted(_names(p)) for p in parameters if _key(p) in shared and not p.required]
-    if also:
-        parts.append(f"Shared: {', '.join(also)}.")
-    if examples := _examples(command.epilog or ""):
+    usage = _usage(name, parameters, shared)
+    if usage != name:
+        parts.append(f"```text\n{usage}\n```")
+    parts.append("\n".join(_lines([p for p in parameters if _key(p) not in shared])))
+    if examples := [line for line in _examples(command.epilog or "") if _shows_more(line, usage)]:
         parts.append("```sh\n" + "\n".join(examples) + "\n```")
     return "".join(f"\n{part}\n" for part in parts if part)
 
 
-def _usage(name: str, parameters: list[Any]) -> str:
-    words = [name]
+def _usage(name: str, parameters: list[Any], shared: set[tuple[str, str]]) -> str:
+    """Return arguments, required options, and in brackets the options that all commands share."""
+    words, also = [name], []
     for each in parameters:
         if each.param_type_name == "argument":
             words.append(_names(each) if each.required else f"[{_names(each)}]")
         elif each.required:
             words.append(f"{each.opts[0]} {(each.metavar or str(each.name)).upper()}")
-    return " ".join([*words, *(["[OPTIONS]"] if any(not p.required for p in parameters) else [])])
+        elif _key(each) in shared:
+            also.append(f"[{each.opts[0]}]")
+    return " ".join([*words, *also])
 
 
-def _line(parameter: Any) -> str:
+def _shows_more(example: str, usage: str) -> bool:
+    """Return whether an example has an option or a comment, or feeds a command, as the usage does not show."""
+    words = re.findall(r"(?<=\s)(?:--[\w-]+|[#|>])(?=\s|$)", example)
+    return any(word not in re.split(r"[\s\[\]]+", usage) for word in words)
+
+
+def _lines(parameters: list[Any]) -> Iterator[str]:
+    """Return an item for each parameter; neighbours with the same text share one."""
+    for text, some in groupby(parameters, key=_text):
+        yield item(f"{', '.join(_quoted(_names(each)) for each in some)}: {text}")
+
+
+def _text(parameter: Any) -> str:
     default = parameter.default
     flag = getattr(parameter, "is_flag", False) or isinstance(default, bool)
-    told = parameter.required or flag or not isinstance(default, str | int | float | Path) or default == ""
-    ends = "" if told else f" Default: `{default}`."
-    return item(f"{_quoted(_names(parameter))}: {_cell(parameter.help or '')}{ends}")
+    hidden = parameter.required or flag or not isinstance(default, str | int | float | Path) or default == ""
+    return _cell(parameter.help or "") + ("" if hidden else f" Default: `{default}`.")
 
 
 def _names(parameter: Any) -> str:

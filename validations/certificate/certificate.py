@@ -194,106 +194,89 @@ class Certificate(Section):
     release_id: ReleaseId = Field(description="The name of the release.")
     product: ProductName = Field(description="The statistical product.")
     period: PeriodName = Field(description="The reference period.")
-    revises: Line | None = Field(
-        description="Why the product was published again for this period; null if it was not."
-    )
+    revises: Line | None = Field(description="The reason of a revision; null if it is none.")
     dataset: Line = Field(description="The account that paid.")
-    about: About = Field(
-        description="Title, description, curator, region, licence, language, keywords and page of "
-        "the product, as the spec has them."
-    )
+    about: About = Field(description="As the spec has it.")
     created: Created = Field(description="When the certificate was made, UTC.")
     outside_the_guarantee: Annotated[tuple[Fact, ...], Field(min_length=1)] = Field(
         description="What is exact and was not charged: read it before ε."
     )
     privacy: Privacy = Field(
-        description="Whose protection is promised, against what change, at what price: the budget "
-        "for a unit and for a record; in `conversion` which of ε, δ and ρ is exact, and "
-        "by which theorem the others follow; in `neighbours` which inputs are compared "
-        "and what telling them apart costs (under zCDP also as ε for each δ, where "
-        "exact facts fix a total); in `reading` what that means in plain words."
+        description="Whose protection is promised, against what change, and the budget for a unit and a "
+        "record; in `conversion` which of ε, δ and ρ is exact, and by which theorem the others "
+        "follow; in `neighbours` which inputs are compared and at what cost (under zCDP also "
+        "as ε for each δ, where exact facts fix a total); in `reading` the same in plain words."
     )
     approval: Approval = Field(
-        description="Whether the account asked for an officer's approval, and the key, entry, time "
-        "and limit of the one that there was; if several officers had to approve, how "
-        "many, and the approvals of the others."
+        description="Whether the account asked for an officer's approval, and key, entry, time and limit "
+        "of the one there was; if several had to approve, how many, and the other approvals."
     )
     account: Account = Field(
-        description="The account's terms and cap, what was left when this charge was `reserved`, "
-        "and the `cumulative` loss of one unit: the plain sum of all its charges, "
-        "exact, and how many they are."
+        description="Its terms and cap, what was left when this charge was `reserved`, and the "
+        "`cumulative` loss of one unit: the exact plain sum of all charges, and their number."
     )
     allocation: Annotated[tuple[BudgetPart, ...], Field(min_length=1)] = Field(
-        description="The budget by tally, table, level and histogram, in the order of drawing: "
-        "shares that add up to 1, what each costs a unit and a record, and the part of "
-        "it that measures errors."
+        description="The budget by tally, table, level and histogram, in the order of drawing: shares that "
+        "add up to 1, the cost to a unit and a record, and the part that measures errors."
     )
     composition: Composition = Field(
-        description="How losses are added up, and in which measurements disjoint cells are used."
+        description="How losses are added up, and which measurements use disjoint cells."
     )
     ledger: Charge = Field(
-        description="The account, the amount charged, how many times drawing began (`attempts`), "
-        "the same of each charge for tallies, the drafts that officers `withheld` "
-        "before, and the `head` of the chain: number and hash of its newest entry, the "
-        "hash of its first (`chain`), and the agency's mark that it is genuine (`mac`, "
-        "HMAC-SHA-256 under its secret), by which an old copy of the ledger is "
-        "recognised."
+        description="The account, the amount charged, how many times drawing began (`attempts`), the same "
+        "of each charge for tallies, the drafts that officers `withheld` before, and the "
+        "`head` of the chain: number and hash of its newest entry, the hash of its first "
+        "(`chain`), and the agency's mark that it is genuine (`mac`, HMAC-SHA-256 under its "
+        "secret)."
     )
     measurements: Measurements = Field(description="The digest of what was drawn, or why it is withheld.")
     measured: Annotated[tuple[Measured, ...], Field(min_length=1)] = Field(
-        description="Of each measurement: mechanism, all parameters, what it could and did cost, "
-        "and its draws: sensitivity, distribution and scale of the noise."
+        description="Of each measurement: mechanism, all parameters, what it could and did cost, and "
+        "sensitivity, distribution and scale of its draws."
     )
     audits: dict[str, Audit | None] = Field(
-        description="Of each mechanism that was used: what its last recorded audit found, when, and "
-        "the digest of the code that was audited; null if none is recorded."
+        description="Of each mechanism that was used: result and date of its last recorded audit, and the "
+        "digest of the audited code; null if none is recorded."
     )
     tallies: tuple[Tally, ...] = Field(
-        description="Noisy numbers of units: what each is `of`, what it `counts`, its number and "
-        "margin, which rules were `broken`, and the `loss` that one unit paid for it."
+        description="Noisy numbers of units: what each is `of` and `counts`, number and margin, `broken` "
+        "rules, and the `loss` of one unit."
     )
     transcript: Annotated[tuple[Draw, ...], Field(min_length=1)] = Field(
-        description="Every draw of noise, in order: what was drawn, its declared loss, sensitivity, "
-        "scale, shape and purpose."
+        description="Every draw of noise, in order, with declared loss, sensitivity, scale, shape and "
+        "purpose."
     )
     spec: dict[str, JsonValue] = Field(
-        description="The release spec with every default written out, without the places of files."
+        description="The release spec with every default, without the places of files."
     )
     spec_digest: Sha256 = Field(
-        description="The digest of the spec, with its code lists, invariants and public look-ups."
+        description="Its digest, with its code lists, invariants and public look-ups."
     )
     code_lists: dict[str, Sha256] = Field(description="The digests of code lists, by file name.")
     lookups: tuple[LookUp, ...] = Field(
-        description="Tables in which columns were looked up: what each `is`, why it is public and "
-        "its digest, or its column of the privacy unit, and how it was joined."
+        description="What each look-up `is`, why it is public and its digest, or its column of the privacy "
+        "unit, and how it was joined."
     )
     domains: dict[str, Domain] = Field(
-        description="Where the cells of each column come from, never from the data: the spec, or a "
-        "public code list with its digest."
+        description="Where the cells of each column come from: the spec, or a public code list with its "
+        "digest."
     )
-    validation: Validation = Field(
-        description="The rules by which the input was judged, and what was paid for that."
-    )
-    tuning: Tuning = Field(
-        description="Which data served to choose mechanisms and parameters: the published release "
-        "that `tuning` of the spec names, or none."
-    )
+    validation: Validation = Field(description="The rules that judged the input, and what was paid for that.")
+    tuning: Tuning = Field(description="The published release that `tuning` of the spec names, or none.")
     invariants: tuple[Invariant, ...] = Field(
-        description="Public numbers that are shown exactly, with their sources; how many of them "
-        "were `compared` with the measurements, and how many differ `beyond_chance`."
+        description="Public numbers that are shown exactly, with their sources; how many were `compared` "
+        "with the measurements, and how many differ `beyond_chance`."
     )
     impossible: tuple[Impossible, ...] = Field(
-        description="Values that cannot occur together, with the reason, and what became of records "
-        "that had them."
+        description="Values that cannot occur together, the reason, and what became of records that had them."
     )
     tables: dict[TableName, Table] = Field(description="Each table and histogram, by name.")
     agreement: dict[str, JsonValue] = Field(
-        description="How tables were made to agree, step by step, and what they were not made to "
-        "agree on; empty for one table."
+        description="How tables were made to agree, step by step, and on what not; empty for one table."
     )
     postprocessing: PostProcessing = Field(
-        description="Its `version`, raised whenever the same measurements give other tables, and "
-        "its steps in order, with their bias."
+        description="Its `version`, raised when the same measurements give other tables, and its steps in "
+        "order, with their bias."
     )
     confidence: Amount = Field(description="The level of the margins of error.")
     margins: dict[str, Words] = Field(description="What each method of margins means.")
@@ -303,12 +286,12 @@ class Certificate(Section):
     )
     security: Security = Field(description="Who could read confidential data, and what is kept.")
     files: dict[FileName, Sha256] = Field(
-        description="The SHA-256 of every file of the folder but the certificate and the statement."
+        description="The SHA-256 of every file but the certificate and the statement."
     )
     software: dict[str, Words] = Field(description="The versions of what made it.")
     code: Code = Field(
-        description="Digests of the program's own files as installed, its git commit if there is "
-        "one, and the digest of the list of all packages."
+        description="Digests of the program's files as installed, its git commit if there is one, and the "
+        "digest of the list of all packages."
     )
 
     @property

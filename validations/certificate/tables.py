@@ -47,10 +47,10 @@ class ShownCells(Section):
         description="How far above zero the least noisy number shown is; null where none is noisy."
     )
     without_records_at_most: Portion = Field(
-        description="What part of those that are shown is expected to be of cells without any record."
+        description="Part of those shown that is expected to have no record."
     )
     margins_at: Portion = Field(
-        description="The level of their margins, so that of all that is shown the stated part is held."
+        description="The level of their margins, so that the stated part of all that is shown is held."
     )
 
 
@@ -62,13 +62,13 @@ class SimulatedReleases(Section):
 
 
 class Sampled(Section):
-    """For large tables, every simulated release had a sample of the families of the hierarchy."""
+    """For large tables, each simulated release had a sample of the families of the hierarchy."""
 
     part_of_cells: Annotated[float, Field(strict=True, gt=0, le=1)] = Field(
         description="The part of all cells, on average."
     )
     standard_error: NotNegative = Field(
-        description="Of the share of simulated errors that a margin holds, where it is largest."
+        description="Of the share of errors that a margin holds, where it is largest."
     )
 
 
@@ -92,26 +92,26 @@ class Errors(Section):
     mean_margin: NotNegative
     held: Portion = Field(description="The share of errors that their margin holds.")
     held_of_true_counts_of_this_size: Portion | None = Field(
-        description="The same over cells whose true count is so large; null where there are none."
+        description="The same over cells of this true count; null where there are none."
     )
 
 
 class Margins(Section):
     """How its margins are known."""
 
-    method: Method | Literal["none"] = Field(description="How they are known; `none` where there are none.")
+    method: Method | Literal["none"] = Field(description="How they are known, or `none`.")
     mean_squared_error: Sometimes[dict[str, NotNegative]] = Field(
         default=None, description="Of a measured cell, by level."
     )
     share_of_budget: Sometimes[Amount] = Field(
-        default=None, description="The part of the table's budget that measured its error."
+        default=None, description="Part of the table's budget that measured its error."
     )
     from_noisy_cells: Sometimes[tuple[Words, ...] | Flag] = Field(
         default=None, description="Levels whose margins come only from noisy cells."
     )
     shown: Sometimes[tuple[ShownCells, ...]] = Field(
         default=None,
-        description="Of means and rates, by level: which cells are shown, and at what level margins hold.",
+        description="Of means and rates, by level: which cells are shown.",
     )
     variances: Sometimes[Literal["estimated"]] = Field(
         default=None, description="The variances are estimates themselves."
@@ -164,20 +164,18 @@ class Measure(Section):
     to: Words = Field(description="The largest value; larger ones count as this.")
     by: Sometimes[Words] = Field(default=None, description="The dimension by whose values the bounds differ.")
     groups: Sometimes[tuple[Group, ...]] = Field(
-        default=None, description="The bounds of each group; above, the widest of all."
+        default=None, description="The bounds of each group; above, the widest."
     )
     step: Words = Field(description="Values are rounded to whole steps.")
     weight: Words | None = Field(description="The column that values are multiplied by.")
     largest_weight: Words = Field(description="Larger weights count as this.")
     largest_change_by_one_record: Words = Field(
-        description="In steps, over all numbers of its array; in L1, and hence in L2."
+        description="Over all numbers of its array; in L1, and hence in L2."
     )
-    total: Real | None = Field(
-        description="The sum, mean, quantile or rate over all records; null where it is not known."
-    )
+    total: Real | None = Field(description="The number over all records; null where it is not known.")
     noise_variance: Sometimes[dict[str, NotNegative]] = Field(
         default=None,
-        description="Variance of the noise of a measured number, in steps, by level; the mean over groups.",
+        description="Variance of the noise of a measured number, by level; the mean over groups.",
     )
     margins: Margins
     failed_checks: tuple[FailedCheck, ...] = Field(description="Numbers that fail a check, check by check.")
@@ -233,7 +231,7 @@ class Table(Section):
     counted: Words = Field(description="What a total counts.")
     mechanism: Words = Field(description="The mechanism.")
     impossible: Sometimes[Several] = Field(
-        default=None, description="How many of its cells nobody can be in: they are exactly 0, with margin 0."
+        default=None, description="Number of its impossible cells, exactly 0 with margin 0."
     )
     noise_variance: Sometimes[dict[str, NotNegative]] = Field(
         default=None, description="Variance of the noise of a measured cell, by level."
@@ -242,7 +240,7 @@ class Table(Section):
         default=None, description="Of a histogram: the column whose values are the items."
     )
     largest_size: Several | None = Field(
-        default=None, description="Of a histogram: the largest size that is possible."
+        default=None, description="Of a histogram: the largest possible size."
     )
     margins: Margins
     prior: Sometimes[Prior] = None
@@ -251,5 +249,5 @@ class Table(Section):
         default=None, description="Cells that fail a check, check by check."
     )
     measures: Sometimes[dict[str, Measure]] = Field(
-        default=None, description="Sums, means, medians, rates and other numbers than counts, by name."
+        default=None, description="Numbers other than counts, by name."
     )

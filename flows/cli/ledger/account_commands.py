@@ -23,71 +23,51 @@ from tabularium.ledger.records import SYMBOLS
 from tabularium.ledger.witness import ALONE
 from tabularium.mechanisms.errors import InputError
 
-Amount = Annotated[str | None, typer.Option(help="An exact amount such as 1, 0.1 or 1/3; none for no cap.")]
-
-Officers = Annotated[
-    int | None,
-    typer.Option(
-        "--approvals",
-        help="How many different officers must approve a spec, or accept a draft: 1 to 9. It can be raised "
-        "later, not lowered.",
-    ),
-]
-OfficersFor = Annotated[
-    list[str] | None,
-    typer.Option("--approvals-for", help="The same for a product that needs more: PRODUCT=N; repeatable."),
-]
+Amount = Annotated[str | None, typer.Option(help="As of `ledger open`, or none.")]
 
 
-@app.command(
-    "open", epilog="Example:  tabularium ledger open census --cap 10 --unit record --relation add-remove"
-)
+@app.command("open", epilog="Example:  tabularium ledger open census --cap 10")
 def open_account(
-    account: Annotated[str, typer.Argument(help="Name of the account: the spec's dataset.")],
-    cap: Annotated[
-        str, typer.Option(help="The most that may ever be spent: an exact ε such as 10, 0.5 or 1/3.")
-    ],
-    unit: Annotated[
-        str, typer.Option(help="Privacy unit: the entity that the account protects, such as household.")
-    ] = "record",
+    account: Annotated[str, typer.Argument(help="Its name: the spec's dataset.")],
+    cap: Annotated[str, typer.Option(help="The most that may ever be spent, exact: 10, 0.5 or 1/3.")],
+    unit: Annotated[str, typer.Option(help="Entity that is protected, such as household.")] = "record",
     population: Annotated[
         str | None,
-        typer.Option(help="Population that the data are about; default: one named after the account."),
+        typer.Option(help="Population of the data; default: the account's name."),
     ] = None,
-    relation: Annotated[
-        str, typer.Option(help="Neighbouring relation: add-remove or replace.")
-    ] = "add-remove",
+    relation: Annotated[str, typer.Option(help="add-remove or replace.")] = "add-remove",
     definition: Annotated[
         str, typer.Option(help="pure (amounts are ε) or zcdp (amounts are ρ; needs --delta).")
     ] = "pure",
-    delta: Annotated[
-        str | None, typer.Option(help="With zcdp: the δ of the (ε, δ) that is reported.")
-    ] = None,
+    delta: Annotated[str | None, typer.Option(help="With zcdp: the δ that is reported.")] = None,
     cap_per_period: Annotated[str | None, typer.Option(help="The most for one period.")] = None,
     cap_per_product: Annotated[str | None, typer.Option(help="The most for one product.")] = None,
-    opens_on: Annotated[
-        str | None, typer.Option(help="First day on which charges are taken, YYYY-MM-DD (UTC).")
-    ] = None,
-    closes_on: Annotated[
-        str | None, typer.Option(help="First day on which no charges are taken, YYYY-MM-DD (UTC).")
-    ] = None,
+    opens_on: Annotated[str | None, typer.Option(help="First day with charges, YYYY-MM-DD (UTC).")] = None,
+    closes_on: Annotated[str | None, typer.Option(help="First day without, YYYY-MM-DD (UTC).")] = None,
     needs_approval: Annotated[
-        bool, typer.Option("--needs-approval", help="An officer must approve the spec of every charge.")
+        bool, typer.Option("--needs-approval", help="Every spec must be approved.")
     ] = False,
     approve_exact: Annotated[
         bool,
         typer.Option(
             "--approve-exact",
-            help="An officer must approve specs that state exact "
-            "facts: rules that stop, limits on rejected records, invariants, public "
-            "look-ups.",
+            help="Specs with exact facts must be approved: stop rules, limits on rejects, invariants, "
+            "public look-ups.",
         ),
     ] = False,
-    approvals: Officers = None,
-    approvals_for: OfficersFor = None,
+    approvals: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of different officers who must approve a spec or accept a draft, 1 to 9; never "
+            "lowered."
+        ),
+    ] = None,
+    approvals_for: Annotated[
+        list[str] | None, typer.Option(help="The same for one product, PRODUCT=N; repeatable.")
+    ] = None,
     quantum: Annotated[
         str | None,
-        typer.Option(help="Every amount is a multiple of this, 1/q with q up to 10^12; seldom needed."),
+        typer.Option(help="Amounts are multiples of this, 1/q with q up to 10^12."),
     ] = None,
     key: KeyOrNone = None,
     home: HomePath = None,
@@ -154,31 +134,30 @@ def _require_entity(unit: str) -> None:
 def change(
     account: Annotated[str, typer.Argument(help="Name of the account.")],
     reason: Reason,
-    cap: Amount = None,
+    cap: Annotated[str | None, typer.Option(help="As of `ledger open`.")] = None,
     cap_per_period: Amount = None,
     cap_per_product: Amount = None,
     opens_on: Annotated[str | None, typer.Option(help="YYYY-MM-DD (UTC), or none.")] = None,
     closes_on: Annotated[str | None, typer.Option(help="YYYY-MM-DD (UTC), or none.")] = None,
     needs_approval: Annotated[
         bool | None,
-        typer.Option("--needs-approval/--needs-no-approval", help="Whether specs must be approved."),
+        typer.Option("--needs-approval/--needs-no-approval", help="As of `ledger open`."),
     ] = None,
     approve_exact: Annotated[
         bool | None,
         typer.Option(
             "--approve-exact/--approve-no-exact",
-            help="Whether specs with exact facts must be approved: stop rules, limits, invariants, look-ups.",
+            help="As of `ledger open`.",
         ),
     ] = None,
-    approvals: Officers = None,
-    approvals_for: OfficersFor = None,
+    approvals: Annotated[int | None, typer.Option(help="As of `ledger open`.")] = None,
+    approvals_for: Annotated[list[str] | None, typer.Option(help="As of `ledger open`.")] = None,
     key: KeyOrNone = None,
     home: HomePath = None,
 ) -> None:
-    """Change an account's caps, dates or approvals; the change is an entry of the ledger.
+    """Change an account's caps, dates or approvals.
 
-    Sign (--key) what loosens a term while an officer's key is enrolled, or if the account needs approvals.
-    The number of officers who must sign is never lowered.
+    Sign (--key) only what loosens a term.
     """
     with open_ledger(home) as ledger:
         new: dict[str, Any] = {}
@@ -228,8 +207,7 @@ def retire(
 ) -> None:
     """Retire an account that was opened by mistake and never charged.
 
-    Open it again on the right terms, unless specs were approved for it: then its name is not used again. Sign
-    (--key) while an officer's key is enrolled, or if the account needs approvals.
+    Its name can be opened again, unless specs were approved for it.
     """
     with open_ledger(home) as ledger:
         ledger.retire_account(account, reason=reason, by=signer(key))
@@ -244,10 +222,7 @@ def void(
     key: KeyOrNone = None,
     home: HomePath = None,
 ) -> None:
-    """Give back the budget of a release for which no noise was drawn.
-
-    Sign (--key) while an officer's key is enrolled, or if the account needs approvals.
-    """
+    """Give back the budget of a release for which no noise was drawn."""
     with open_ledger(home) as ledger, hold(ledger, release):
         ledger.void(release, reason, by=signer(key))
         say(f"Release {release} is voided; its budget is free again.")
@@ -262,7 +237,7 @@ def abandon(
 ) -> None:
     """Give up a release after drawing began; its budget stays spent for ever.
 
-    An officer must sign (--key) if the release is measured and to be reviewed; withhold a draft instead.
+    Sign (--key) only if the release is measured and to be reviewed. A draft is withheld instead.
     """
     with open_ledger(home) as ledger, hold(ledger, release):
         ledger.abandon(release, reason, by=signer(key))
@@ -278,8 +253,8 @@ def allow_attempts(
 ) -> None:
     """Allow three more attempts for a release whose drawing was interrupted three times.
 
-    First find out what ends the runs: if it depends on the noise, each attempt could cost as much as the
-    release. Sign (--key) while an officer's key is enrolled, or if the account needs approvals.
+    First find out what ends the runs: if it depends on the noise, each attempt can cost as much as the
+    release.
     """
     with open_ledger(home) as ledger:
         allowed = ledger.allow_attempts(release, reason=reason, by=signer(key))

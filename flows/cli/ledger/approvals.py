@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from tabularium import Decision
     from tabularium.ledger import Ledger
 
-Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
+Account = Annotated[str | None, typer.Option(help="Account of a digest.")]
 keys = typer.Typer(
     help="Officers' keys: new, enrol, revoke; without a command, list them.\n\nWith --json: a list with key, "
-    "officer, public_key, since, enrolled_by (the key that signed for it; of the first one itself), revoked "
-    "(the number of the entry, or null) and active.",
+    "officer, public_key, since, enrolled_by (the key that signed), revoked (number of the entry, or null) "
+    "and active.",
     invoke_without_command=True,
 )
 app.add_typer(keys, name="keys")
@@ -64,18 +64,18 @@ app.add_typer(keys, name="keys")
     "approve", epilog="Example:  tabularium ledger approve census.yaml --period 2026 --key officer.pem"
 )
 def approve(
-    spec: Annotated[str, typer.Argument(help="The release spec (YAML), or its digest with --account.")],
+    spec: Annotated[str, typer.Argument(help="The release spec (YAML), or a digest with --account.")],
     key: KeyFile,
     periods: Annotated[
         list[str] | None,
-        typer.Option("--period", help="Approve it for this period instead of its own; repeatable."),
+        typer.Option("--period", help="For this period instead; repeatable."),
     ] = None,
     revises: Revises = None,
     measurements_of: MeasurementsOf = None,
     account: Account = None,
     product: Annotated[
         str | None,
-        typer.Option(help="Product of the digest, if it needs more officers than the account."),
+        typer.Option(help="Product of a digest, if it needs more officers than the account."),
     ] = None,
     amount: Annotated[
         str | None, typer.Option(help="The most that one charge may cost; default: the spec's budget.")
@@ -89,8 +89,8 @@ def approve(
 ) -> None:
     """Approve a spec, signed with an enrolled key. A changed spec needs another approval.
 
-    It first shows what a spec file will publish and what that costs, and asks if you are at a terminal. Where
-    several officers must approve, each runs this for the same amount.
+    It first shows what a spec file will publish and its cost, and asks at a terminal. Where several officers
+    must approve, each runs this for the same amount.
     """
     with open_ledger(home) as ledger:
         if account is not None and periods:
@@ -214,7 +214,7 @@ def _say_approved(approved: list[tuple[str | None, Approval]], needed: int, *, l
     "unapprove", epilog='Example:  tabularium ledger unapprove census.yaml --key o.pem --reason "error"'
 )
 def unapprove(
-    spec: Annotated[str, typer.Argument(help="The release spec (YAML), or its digest with --account.")],
+    spec: Annotated[str, typer.Argument(help="The release spec (YAML), or a digest with --account.")],
     key: KeyFile,
     reason: Reason,
     period: Annotated[str | None, typer.Option(help="The period that was approved.")] = None,
@@ -235,7 +235,7 @@ def unapprove(
     epilog='Example:  tabularium ledger disjoint born-1990 born-1991 --key o.pem --reason "one birth each"',
 )
 def disjoint(
-    population: Annotated[str, typer.Argument(help="A population that an account is about.")],
+    population: Annotated[str, typer.Argument(help="Population of an account.")],
     other: Annotated[str, typer.Argument(help="Another one.")],
     key: KeyFile,
     reason: Reason,
@@ -355,7 +355,7 @@ def enrol(
 
 @keys.command("revoke", epilog='Example:  tabularium ledger keys revoke NAME --reason "lost" --key a.pem')
 def revoke(
-    name: Annotated[str, typer.Argument(help="The key's name, as `ledger keys` shows it.")],
+    name: Annotated[str, typer.Argument(help="Name that `ledger keys` shows.")],
     reason: Reason,
     key: KeyFile,
     home: HomePath = None,
@@ -366,7 +366,7 @@ def revoke(
         say(f"Key {revoked.key} of {revoked.officer} is revoked.")
 
 
-Release = Annotated[str, typer.Argument(help="Release id, as the run that wrote the draft shows it.")]
+Release = Annotated[str, typer.Argument(help="Release id of the draft.")]
 Consulted = Annotated[
     bool,
     typer.Option(
@@ -380,15 +380,13 @@ Consulted = Annotated[
 def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
     """Show what waits for a person, the oldest first.
 
-    It lists specs to approve, drafts to review, releases that need more attempts, refused deliveries, and
-    overdue releases. What could not be checked is named on standard error.
+    What could not be checked is named on standard error.
 
-    With --json a list: kind (approval, review, attempts, refused or overdue), account, product, period,
-    amount (an exact fraction, or null where it is not known here), digest (of the spec or draft), since,
-    command (empty where nothing is to be typed), asks (the run or deployment that waits), about (what
-    happened, such as "refused: data"), next (what happens next), release (of review and attempts), spec,
-    revises and measurements_of (of approval; empty where its file is not here, or has changed), officers
-    (how many must sign) and signed (who has).
+    With --json a list with account, product, period, since, kind (approval, review, attempts, refused or
+    overdue), amount (exact, null if unknown here), digest (of spec or draft), command (to type, or empty),
+    asks (the run or deployment that waits), about (what happened), next (what will), release (of review and
+    attempts), officers (how many must sign) and signed (who has). Of approval also spec, revises and
+    measurements_of (empty if the spec's file is gone or changed).
     """
     with open_books(home, None) as books:
         with working("looking"):
@@ -436,8 +434,8 @@ def accept(
 ) -> None:
     """Publish a draft byte for byte, signed with an enrolled key; the waiting run does it, or this command.
 
-    Repeating it publishes nothing more. It cannot be undone. Where several officers must accept, each runs
-    this, and the last one publishes.
+    Where several officers must accept, the last one publishes. Repeating it publishes nothing more. It cannot
+    be undone.
     """
     with one_line_errors():
         say_decided(officer(home, key).accept(release, consulted_confidential=consulted_confidential))
@@ -456,8 +454,8 @@ def withhold(
 ) -> None:
     """Withhold a draft, signed with an enrolled key: it is never published, and its budget stays spent.
 
-    Later certificates of the account name it, the criterion, whether confidential figures were consulted, and
-    what it cost. Its folder is removed. This cannot be undone.
+    Later certificates of the account name it, its cost, the criterion, and whether confidential figures were
+    consulted. Its folder is removed. This cannot be undone.
     """
     with one_line_errors():
         say_decided(
@@ -475,15 +473,15 @@ def evidence(
     source: Annotated[str, typer.Argument(metavar="INPUT", help="A file, glob, folder or URL.")],
     key: KeyFile,
     spec: Annotated[Path | None, typer.Option(help="The release spec, if the input is behind a URL.")] = None,
-    reason: Annotated[str | None, typer.Option(help="Why you ask; kept in the ledger.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why; kept in the ledger.")] = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether RELEASE was made from INPUT. Only the home knows.
+    """Answer whether RELEASE was made from INPUT. Only the home knows.
 
-    The ledger records who asked about which release, signed, but not the answer.
+    The ledger records the question, signed, but not the answer.
 
-    With --json: release_id, and same (true, false, or null where the home has lost what it knew).
+    With --json: release_id, and same (true, false, or null if the home no longer knows).
     """
     with open_ledger(home) as ledger:
         charge = ledger.charge(release)

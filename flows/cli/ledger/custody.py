@@ -48,16 +48,16 @@ Certificates = Annotated[
     list[Path] | None,
     typer.Option(
         "--certificate",
-        help="certificate.json, or the folder of a release, to compare with the ledger; repeatable.",
+        help="certificate.json or a release's folder, to compare with the ledger; repeatable.",
         callback=lambda paths: [_certificate_at(path) for path in paths or []],
     ),
 ]
 
 
-@app.command("verify", epilog="Example:  tabularium ledger verify --export books-2026.txt")
+@app.command("verify", epilog="Example:  tabularium ledger verify")
 def verify(
     export: Annotated[
-        Path | None, typer.Option(help="Verify this exported file instead, without any database.")
+        Path | None, typer.Option(help="Verify this exported file, without a database.")
     ] = None,
     certificate: Certificates = None,
     home: HomePath = None,
@@ -104,9 +104,7 @@ def export(
         out.print(f"{head.seq} entries are in {file}; the head is {head.hash}.", soft_wrap=True, markup=False)
 
 
-@app.command(
-    "restore", epilog="Example:  tabularium ledger restore books-2026.txt --certificate certificate.json"
-)
+@app.command("restore", epilog="Example:  tabularium ledger restore books-2026.txt")
 def restore(
     file: Annotated[Path, typer.Argument(help="Exported ledger.")],
     certificate: Certificates = None,
@@ -141,7 +139,7 @@ def _say_unconfirmed(ledger: Ledger, installation: Home) -> None:
 @app.command("confirm", epilog="Example:  tabularium ledger confirm 4be1f0a29c3d77e0 --key officer.pem")
 def confirm(
     head: Annotated[
-        str, typer.Argument(help="Hash of the newest head, as you know it from elsewhere; 16 digits or more.")
+        str, typer.Argument(help="Hash of the newest head, known from elsewhere; 16 digits or more.")
     ],
     key: KeyOrNone = None,
     home: HomePath = None,
@@ -182,10 +180,10 @@ def migrate(home: HomePath = None) -> None:
     epilog="Example:  tabularium ledger roles | psql -v ON_ERROR_STOP=1 -d books",
 )
 def roles() -> None:
-    """Print the SQL that makes the roles of a ledger on PostgreSQL, with instructions at its beginning.
+    """Print the SQL that makes the roles of a ledger on PostgreSQL; it begins with instructions.
 
-    Run it as the owner of the database and of the tables, after `tabularium ledger migrate`. It takes
-    CONNECT from PUBLIC: first GRANT CONNECT ON DATABASE to every login that is to keep it.
+    Run it as the owner of the database and its tables, after `tabularium ledger migrate`. It takes CONNECT
+    from PUBLIC: first GRANT CONNECT ON DATABASE to every login that is to keep it.
     """
     write((files("tabularium.ledger.storage") / "roles.sql").read_text(encoding="utf-8"), last=True)
 

@@ -37,7 +37,7 @@ def list_release_keys(context: typer.Context, home: HomePath = None, as_json: As
 @release_keys.command("new", epilog="Example:  tabularium ledger release-key new")
 def new(
     file: Annotated[
-        Path | None, typer.Argument(help="File to make, mode 0600; release-key in the home if left out.")
+        Path | None, typer.Argument(help="File to make, mode 0600; default: release-key in the home.")
     ] = None,
     home: HomePath = None,
 ) -> None:
@@ -60,7 +60,7 @@ def enrol(
     key: KeyFile,
     home: HomePath = None,
 ) -> None:
-    """Enrol a public key for releases, signed with an officer's. Keys enrolled before stay valid."""
+    """Enrol a public key for releases. Keys enrolled before stay valid."""
     with open_ledger(home) as ledger:
         by = read_private(key, passphrase())
         enrolled = ledger.enrol_release_key(read_public(file), agency=agency, by=by)
@@ -71,7 +71,7 @@ def enrol(
     "revoke", epilog='Example:  tabularium ledger release-key revoke NAME --reason "replaced" --key a.pem'
 )
 def revoke(
-    name: Annotated[str, typer.Argument(help="The key's name, as `ledger release-key` shows it.")],
+    name: Annotated[str, typer.Argument(help="Name that `ledger release-key` shows.")],
     reason: Reason,
     key: KeyFile,
     home: HomePath = None,
@@ -84,7 +84,7 @@ def revoke(
 
 @release_keys.command("show", epilog="Example:  tabularium ledger release-key show NAME > agency.pub.pem")
 def show(
-    name: Annotated[str, typer.Argument(help="The key's name, as `ledger release-key` shows it.")],
+    name: Annotated[str, typer.Argument(help="Name that `ledger release-key` shows.")],
     home: HomePath = None,
 ) -> None:
     """Print a public key (PEM), to publish elsewhere than the releases."""

@@ -32,7 +32,11 @@ app = typer.Typer(help="Open accounts, see what is spent and left, verify the ch
 Reason = Annotated[str, typer.Option(help="Why; kept in the ledger.")]
 KeyOrNone = Annotated[
     Path | None,
-    typer.Option("--key", help="Private key (PEM) of the officer who signs, where a signature is needed."),
+    typer.Option(
+        "--key",
+        help="Private key (PEM) of the officer who signs; where nothing else is stated, needed while an "
+        "officer's key is enrolled, or if the account needs approvals.",
+    ),
 ]
 One = Annotated[str | None, typer.Argument(help="One account; default: all.")]
 Export = Annotated[

@@ -31,38 +31,34 @@ from tabularium.mechanisms.errors import InputError
 from tabularium.validations.redaction import bare_errors
 
 
-@app.command("show", epilog="Example:  tabularium ledger show census --last 0 --json")
+@app.command("show", epilog="Example:  tabularium ledger show census --json")
 def show(
     account: One = None,
     charges: Annotated[bool, typer.Option("--charges/--no-charges", help="List charges too.")] = True,
-    last: Annotated[
-        int, typer.Option(help="Number of charges of each account, those that moved last; 0 for all.")
-    ] = 50,
+    last: Annotated[int, typer.Option(help="Charges of each account that moved last; 0 for all.")] = 50,
     export: Export = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show accounts: what is spent, reserved and left, by period and product, and the last charges of each.
+    """Show accounts: what is spent, reserved and left, by period and product, and the last charges.
 
     With --json: a list of accounts, amounts as exact fractions, with these fields:
 
-    - account, unit, population, relation, definition, quantum, delta, cap_per_period, cap_per_product,
+    - account, unit, population, relation, definition, quantum, delta, cap, cap_per_period, cap_per_product,
       opens_on, closes_on, needs_approval, approve_exact, approvals, approvals_by_product: the terms, or null
-    - cap: the most that may ever be used
     - spent: what noise was drawn for; it never comes back
     - reserved: set aside for releases that are not drawn yet
-    - used: both together; caps limit this
-    - left: the cap less what is used
-    - opened_at, retired: when it was opened, and whether it was retired, never having been charged
-    - periods, products: by name: spent, reserved and used in each
-    - charge_count: how many charges there ever were; absent with --no-charges, as charges is
-    - charges: those that moved last (see --last), the last one at the end, each with the fields below
-    - release_id, product, period, amount, state: what a charge is for
-    - attempts: how often drawing began
-    - revises, measurements_of: the reason of a revision, the release whose measurements it uses; else null
-    - draft: of a charge that waits for review, or did: digest, criteria, whether it is accepted, how
-      many officers must accept it, and who has (accepted_by); else null
-    - withdrawn: of a release that was withdrawn: entry, at, key and reason; else null
+    - used: both together, which caps limit
+    - left: cap less used
+    - opened_at, retired: when it was opened, and whether it was retired
+    - periods, products: by name, spent, reserved and used
+    - charge_count: how many there ever were; absent with --no-charges, as charges is
+    - charges: those that moved last (see --last), the last at the end, with the fields below
+    - release_id, product, period, amount, state, attempts: what it is for, and how often drawing began
+    - revises, measurements_of: the reason of a revision, and the release whose measurements it uses
+    - draft: of a charge with a review: digest, criteria, whether it is accepted, how many officers must
+      accept it, and accepted_by
+    - withdrawn: of a withdrawn release: entry, at, key and reason
     """
     with open_books(home, export) as books:
         most = (last or None) if charges else 0
@@ -149,7 +145,7 @@ def _show_charges(books: Books, entry: Account, last: int | None) -> None:
         say(f"  {more} more {noun} earlier; all: tabularium ledger show {entry.name} --last 0")
 
 
-@app.command("history", epilog="Example:  tabularium ledger history census --last 20")
+@app.command("history", epilog="Example:  tabularium ledger history census")
 def history(
     account: One = None,
     last: Annotated[int, typer.Option(help="Number of entries, the newest; 0 for all.")] = 50,
@@ -159,10 +155,8 @@ def history(
 ) -> None:
     """Show the entries themselves, oldest first: what was decided, by whom, why, and what it changed.
 
-    With --json: a list of entries as they are in the chain, among their fields:
-
-    - by: the key that signed
-    - account_reserved, account_spent: the account's sums after the entry
+    With --json: the entries as they are in the chain; by is the key that signed, and account_reserved and
+    account_spent are the account's sums afterwards.
     """
     with open_books(home, export) as books:
         entries = books.entries(account, last=last or None)
@@ -182,11 +176,11 @@ def _row(entry: Mapping[str, Any], about: list[str], *, named: bool) -> list[Tex
     return cells(entry["seq"], entry["at"][:19].replace("T", " "), entry["kind"], "\n".join(about))
 
 
-@app.command("review", epilog="Example:  tabularium ledger review --delta 1/1000000000")
+@app.command("review", epilog="Example:  tabularium ledger review census")
 def review(
     account: One = None,
     delta: Annotated[
-        str | None, typer.Option(help="The δ of the (ε, δ); default: the account's, else 1/1000000000.")
+        str | None, typer.Option(help="δ of the (ε, δ); default: the account's, else 1/1000000000.")
     ] = None,
     export: Export = None,
     home: HomePath = None,
@@ -194,24 +188,23 @@ def review(
 ) -> None:
     """Show the plain sum of what was spent and the tightest (ε, δ), per account and per privacy unit.
 
-    Accounts that protect the same entity are added, unless an officer has signed that their populations are
-    disjoint; accounts of different entities never are. What was spent and reserved on a unit is shown by year
-    and product too.
+    Accounts of one entity are added, unless an officer has signed that their populations are disjoint. A unit
+    is shown by year and product too.
 
     With --json: accounts (without retired ones), units and not_composable, with these fields:
 
     - account, unit, population, relation, definition: the terms
-    - plain: everything spent and reserved, plainly summed; of a unit null if an account is under zCDP
+    - plain: spent and reserved, added; null for a unit with an account under zCDP
     - epsilon, delta: the same as an (ε, δ)
     - charges: of an account, how many count (voided ones do not)
     - periods, products: of an account, its sums as `ledger show` has them
-    - accounts, populations: of a unit, those that are added because it may be in all of them
+    - accounts, populations: of a unit, those that are added
     - whole: whether all accounts of the unit are counted
     - rho: of a unit, the sum of the ρ's, an ε counting as ε²/2
-    - years, products: of a unit, the charges of each, plainly added, by the year (UTC) in which they were
-      reserved; parts of one partition are added too, so these can exceed plain
-    - measure: what those are, epsilon, or rho where zCDP is among them
-    - not_composable: the entities (units) that are not added, with populations that they share or may share
+    - years, products: of a unit, the charges by product and by year (UTC) of reservation, plainly added;
+      with parts of a partition this can exceed plain
+    - measure: of years and products, epsilon, or rho if zCDP is among them
+    - not_composable: the units that are not added, with the populations that they share or may share
     """
     with open_books(home, export) as books:
         views, units, apart = books.review(account, delta=exact_or_none(delta, "--delta"))

@@ -21,16 +21,15 @@ def backup(
     target: Annotated[Path, typer.Argument(help="New folder to write; best on another machine.")],
     recipient: Annotated[
         list[str] | None,
-        typer.Option(help="Public key of age (age1…) that opens it, instead of a passphrase; repeatable."),
+        typer.Option(help="Public key of age (age1…), instead of a passphrase; repeatable."),
     ] = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Back up ledger, measurements, bindings, secret and publication folders; then read it back to verify.
+    """Back up ledger, measurements, bindings, secret and publication folders, and verify the copy.
 
-    Everything but the ledger's export is encrypted: with the passphrase in TABULARIUM_BACKUP_PASSPHRASE, one
-    that you type, or to a public key. Releases may go on meanwhile. The folder appears only when it is
-    complete.
+    All but the ledger's export is encrypted, with the passphrase in TABULARIUM_BACKUP_PASSPHRASE, one that
+    you type, or a public key. Releases may go on. The folder appears when it is complete.
     """
     from tabularium.tasks.custody.backup import backup as write_backup
     from tabularium.tasks.custody.sealing import Lock
@@ -56,18 +55,18 @@ def backup(
 def restore(
     source: Annotated[Path, typer.Argument(help="Folder that `tabularium backup` wrote.")],
     identity: Annotated[
-        Path | None, typer.Option(help="File with the age identity that opens it, instead of a passphrase.")
+        Path | None, typer.Option(help="File with the age identity, instead of a passphrase.")
     ] = None,
     publications: Annotated[
         Path | None,
-        typer.Option(help="Put the publication folder here instead of where it was."),
+        typer.Option(help="New place of the publication folder."),
     ] = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
     """Put a backup into a new home. Its ledger is read-only until its head is confirmed.
 
-    No file is ever replaced. Repeat the command to finish an interrupted restore.
+    No file is replaced. Repeat it to finish an interrupted restore.
     """
     from tabularium.ledger import Ledger
     from tabularium.ledger.transactions import CONFIRM

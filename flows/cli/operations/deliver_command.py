@@ -17,11 +17,11 @@ Example:  tabularium deliver part-*.csv --product persons --period 2026-Q1 --inb
 
 def deliver(
     files: Annotated[list[Path], typer.Argument(help="Data files, all in one format.", metavar="FILES")],
-    product: Annotated[str, typer.Option(help="Product that the data are for.")],
-    period: Annotated[str, typer.Option(help="Period of the data.")],
+    product: Annotated[str, typer.Option(help="Its product.")],
+    period: Annotated[str, typer.Option(help="Its period.")],
     inbox: Annotated[
         str | None,
-        typer.Option(help="Folder of the inbox; default: the product's inbox in the home.", metavar="DIR"),
+        typer.Option(help="Folder; default: the product's inbox in the home.", metavar="DIR"),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the drop; default: the period.")] = None,
     home: HomePath = None,
@@ -29,7 +29,7 @@ def deliver(
 ) -> None:
     """Copy FILES into an inbox as one drop. Its manifest comes last, so no half drop is read.
 
-    The watcher then starts the release. On another machine, name the folder with --inbox; you need no home.
+    The watcher then starts the release. On a machine without a home, give --inbox.
     """
     with one_line_errors():
         from tabularium.mechanisms.errors import InputError

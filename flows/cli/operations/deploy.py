@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def deploy(
     spec: SpecPath,
     cron: Annotated[
-        str | None, typer.Option(help='When it runs: minute, hour, day, month, weekday, such as "0 6 1 * *".')
+        str | None, typer.Option(help='Minute, hour, day, month, weekday, such as "0 6 1 * *".')
     ] = None,
     timezone: Annotated[str, typer.Option(help="Time zone of --cron and of periods.")] = "UTC",
     period: Annotated[
@@ -43,24 +43,20 @@ def deploy(
     on_arrival: Annotated[
         str | None,
         typer.Option(
-            help="Run when data arrive here: a folder, or an address such as s3://bucket/inbox.",
+            help="Run when data arrive here: a folder, or s3://bucket/inbox.",
             metavar="INBOX",
         ),
     ] = None,
     periods: Annotated[
         str,
-        typer.Option(
-            help="Pattern of the periods that are accepted, each a charge; default: the "
-            "spec's and later ones of its form that have begun."
-        ),
+        typer.Option(help="Pattern of accepted periods; default: the spec's and later ones that have begun."),
     ] = "",
     retention: Annotated[float, typer.Option(help="Days after which finished drops are deleted.")] = 30,
     poll: Annotated[float, typer.Option(help="Seconds between two checks of the inbox.")] = 60,
     due: Annotated[
         float | None,
         typer.Option(
-            help="Days after the end of a period until its data are due; default: as many as it has, "
-            "at most 30.",
+            help="Days after a period until its data are due; default: as many as it has, at most 30.",
             metavar="DAYS",
             min=0,
             max=3_650,
@@ -69,27 +65,23 @@ def deploy(
     limit: Annotated[
         list[str] | None,
         typer.Option(
-            help="Limit of the inbox: files=10000, size=64GiB or manifest=2MiB of a drop, "
-            "or drops=200 in one check; repeatable.",
+            help="Limit of the inbox, repeatable: files=10000, size=64GiB or manifest=2MiB of a drop, "
+            "drops=200 of a check.",
             metavar="NAME=VALUE",
         ),
     ] = None,
     same_input: SameInput = False,
     warn_below: Annotated[
         str | None,
-        typer.Option(
-            help="Warn when less of the account's cap is left, for all its products; 20% until set."
-        ),
+        typer.Option(help="Warn when less of the account's cap is left; 20% until set."),
     ] = None,
     pool: Annotated[
         str,
-        typer.Option(
-            help="Your own work pool, with workers that have the home and the data; default: tabularium."
-        ),
+        typer.Option(help="Work pool whose workers have home and data; default: tabularium."),
     ] = "",
     queue: Annotated[str | None, typer.Option(help="Work queue of that pool.")] = None,
     tag: Annotated[
-        list[str] | None, typer.Option(help="Another tag of the deployment and its runs; repeatable.")
+        list[str] | None, typer.Option(help="Tag of the deployment and its runs; repeatable.")
     ] = None,
     remove: Annotated[
         bool, typer.Option("--remove", help="Remove the deployment; SPEC may be the product's name.")
@@ -99,9 +91,8 @@ def deploy(
 ) -> None:
     """Deploy SPEC to Prefect, on a schedule or for arriving data. Repeating it changes only what differs.
 
-    Name schedule, inbox, pool and tags in one command: what you leave out is removed. The spec and its
-    account are checked first. The server is the configured one (PREFECT_API_URL, or a profile), else the one
-    that `tabularium up` runs for this home.
+    Give schedule, inbox, pool and tags in one command: what you leave out is removed. The server is the
+    configured one (PREFECT_API_URL, or a profile), else that of `tabularium up` for this home.
     """
     with one_line_errors():
         from tabularium.tasks.runtime.home import Home
@@ -259,8 +250,8 @@ def notify(
         typer.Option(
             envvar="TABULARIUM_NOTIFY",
             show_envvar=True,
-            help="Where messages go: https://… or mailtos://…; needed the first time. With "
-            "a password in it, set TABULARIUM_NOTIFY instead.",
+            help="https://… or mailtos://…, needed the first time; with a password in it, set "
+            "TABULARIUM_NOTIFY instead.",
         ),
     ] = None,
     home: HomePath = None,

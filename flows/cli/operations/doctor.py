@@ -18,17 +18,15 @@ def doctor(
     home: HomePath = None,
     account_for: Annotated[
         bool,
-        typer.Option(
-            "--account-for", help="Also compare every drop, charge and published folder; reads all of them."
-        ),
+        typer.Option("--account-for", help="Also compare every drop, charge and published folder."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check the installation: one line for each part, with a fix for what is wrong.
 
     Versions, home and rights, secret, ledger, clock, witness, measurements, workspaces, disk, publication
-    folders, inboxes, and on Prefect's side server, work pool, worker, deployments and runs. Opens no data.
-    Exits with 1 if something fails.
+    folders, inboxes, and Prefect's server, work pool, worker, deployments and runs. Opens no data. Exits with
+    1 if something fails.
     """
     with one_line_errors():
         from tabularium.flows.cli.operations.prefect_health import prefect_checks

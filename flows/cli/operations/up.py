@@ -45,25 +45,23 @@ def up(
         typer.Option(
             envvar="PREFECT_SERVER_DATABASE_CONNECTION_URL",
             show_envvar=True,
-            help="PostgreSQL database of the server (postgresql+asyncpg://…); otherwise a file of the home.",
+            help="Database of the server, postgresql+asyncpg://…; default: a file of the home.",
         ),
     ] = None,
     runs: Annotated[
         int | None,
-        typer.Option(min=1, help="Most runs at once; default: two per core, with a GiB of memory for each."),
+        typer.Option(min=1, help="Runs at once; default: two per core, with a GiB of memory each."),
     ] = None,
     export_to: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder for the ledger's nightly export, best on another machine; remembered for later runs."
-        ),
+        typer.Option(help="Folder for the ledger's nightly export, best on another machine; remembered."),
     ] = None,
     witness: Annotated[
         Path | None,
         typer.Option(
             envvar="TABULARIUM_WITNESS",
             show_envvar=True,
-            help="Folder on another disk for the ledger's witness, by which an old copy is noticed.",
+            help="Folder on another disk for the ledger's witness.",
         ),
     ] = None,
 ) -> None:
@@ -182,8 +180,8 @@ _WATCH_EXAMPLES = "Example:  tabularium watch --home /var/lib/tabularium/home"
 def watch(home: HomePath = None) -> None:
     """Watch every inbox of a home and start releases when data arrive. Stop it with Ctrl-C.
 
-    `tabularium up` starts one; on another machine, set PREFECT_API_URL. You may kill it at any time and run
-    several at once.
+    `tabularium up` starts one; on another machine, set PREFECT_API_URL. You may kill it at any time, and run
+    several.
     """
     with one_line_errors():
         from tabularium.flows.operations.watcher import watch_until_stopped
@@ -198,23 +196,22 @@ PORT = 4280
 def desk(
     key: Annotated[
         Path | None,
-        typer.Option(help="Private key (PEM) of the officer who signs; without it you can only look."),
+        typer.Option(help="Private key (PEM) of the officer; without it you only look."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 for any.")] = PORT,
     folders: Annotated[
         list[Path] | None,
         typer.Option(
             "--folder",
-            help="A copy of the publication folder or of drafts, for a home elsewhere; repeatable.",
+            help="Copy of publication folder or drafts, for a home elsewhere; repeatable.",
         ),
     ] = None,
     home: HomePath = None,
 ) -> None:
     """Open the officer's desk in a browser: what waits, with cost and content, to be signed.
 
-    It listens only on 127.0.0.1. The address that it prints admits the first person who opens it: give it to
-    nobody. Enter prints a new one, Ctrl-C ends it. A page asks for the passphrase of the key, and forgets it
-    after a quarter of an hour without use.
+    It listens on 127.0.0.1. The address that it prints admits the first person who opens it: give it to
+    nobody. Enter prints a new one. The key's passphrase is forgotten after a quarter of an hour without use.
     """
     with one_line_errors():
         with working("opening the desk"):

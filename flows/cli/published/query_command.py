@@ -32,9 +32,7 @@ How queries are written, and how errors are known: docs/reference/query-language
 
 
 def query(
-    folder: Annotated[
-        Path, typer.Argument(help="A published release: holds certificate.json.", metavar="FOLDER")
-    ],
+    folder: Annotated[Path, typer.Argument(help="Folder of a published release.", metavar="FOLDER")],
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -43,23 +41,21 @@ def query(
     ] = None,
     level: Annotated[
         float | None,
-        typer.Option("--level", "--confidence", help="Of the intervals; default: that of the release."),
+        typer.Option("--level", "--confidence", help="Of intervals; default: the release's."),
     ] = None,
     from_: Annotated[
         str | None,
         typer.Option(
             "--from",
             "--source",
-            help="Answer from measurements or from tables; default: the more accurate.",
+            help="measurements or tables; default: the more accurate.",
         ),
     ] = None,
     table_name: Annotated[str | None, typer.Option("--table", help="Only this table of the release.")] = None,
     bounds: Annotated[
-        bool, typer.Option("--bounds", help="Also say what could be promised before anything was drawn.")
+        bool, typer.Option("--bounds", help="Also show what could be promised before drawing.")
     ] = False,
-    unverified: Annotated[
-        bool, typer.Option("--unverified", help="Do not compare the files with the certificate first.")
-    ] = False,
+    unverified: Annotated[bool, typer.Option("--unverified", help="Do not check the files first.")] = False,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
 ) -> None:

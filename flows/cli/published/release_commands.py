@@ -41,32 +41,27 @@ Example:  tabularium report releases/census/2026/ID --registry --out registry.ya
 
 
 def report_release(
-    folder: Annotated[
-        Path, typer.Argument(help="A published release: holds certificate.json.", metavar="RELEASE")
-    ],
+    folder: Annotated[Path, typer.Argument(help="Folder of a published release.", metavar="RELEASE")],
     last: Annotated[
         Path | None,
-        typer.Option(help="The release of an earlier period to compare with.", metavar="FOLDER"),
+        typer.Option(help="Release of an earlier period, to compare.", metavar="FOLDER"),
     ] = None,
     out_file: Annotated[
         Path | None,
         typer.Option(
             "--out",
-            help="New file to write; default: report.html, or registry.yaml.",
+            help="New file; default: report.html, or registry.yaml.",
             metavar="FILE",
         ),
     ] = None,
     registry: Annotated[
         bool,
-        typer.Option(
-            "--registry", help="Write an entry for OpenDP's registry of deployments instead (YAML)."
-        ),
+        typer.Option("--registry", help="Write an entry for OpenDP's registry of deployments instead."),
     ] = False,
 ) -> None:
     """Write the report of a published release: one page, for people. Costs no budget.
 
-    The release is compared with its certificate, and the certificate with itself; signature and ledger are
-    not checked. The page says so at the top.
+    Files and certificate are checked; signature and ledger are not, as the page states.
     """
     with one_line_errors():
         before = None if last is None else tabularium.open(last)
@@ -83,21 +78,19 @@ Example:  tabularium site releases --out /srv/www/statistics --copy --address ht
 
 
 def site(
-    releases: Annotated[
-        Path, typer.Argument(help="Folder of releases: holds PRODUCT/PERIOD/RELEASE.", metavar="RELEASES")
-    ],
+    releases: Annotated[Path, typer.Argument(help="Folder with PRODUCT/PERIOD/RELEASE.", metavar="RELEASES")],
     out_folder: Annotated[
         Path, typer.Option("--out", help="Folder to write; replaces a site that is there.", metavar="DIR")
     ],
     address: Annotated[
         str,
-        typer.Option(help="Address where DIR will be served; feeds then hold full addresses.", metavar="URL"),
+        typer.Option(help="Address of DIR, for full addresses in feeds.", metavar="URL"),
     ] = "",
     copy: Annotated[
         bool,
         typer.Option(
             "--copy",
-            help="Copy the releases into DIR, checked against their digests, instead of linking to them.",
+            help="Copy the releases into DIR, checked, instead of linking to them.",
         ),
     ] = False,
     as_json: AsJson = False,
@@ -105,9 +98,9 @@ def site(
     """Write a web site over all releases: products, periods, search, downloads, feeds, budget over time.
 
     It reads only certificates and indexes, and needs no home, server or network. Releases that cannot be
-    shown are listed with the reason, also on the first page.
+    shown are listed with the reason.
 
-    With --json: site (the folder), products, releases, and not_shown (where and why of each).
+    With --json: site (the folder), products, releases, and not_shown (where and why).
     """
     with one_line_errors():
         with working("writing the site"):
@@ -128,27 +121,19 @@ Example:  tabularium series releases/persons --out persons.duckdb"""
 
 
 def series(
-    folder: Annotated[
-        Path, typer.Argument(help="Folder of a product: holds PERIOD/RELEASE.", metavar="FOLDER")
-    ],
+    folder: Annotated[Path, typer.Argument(help="Folder of a product.", metavar="FOLDER")],
     out_file: Annotated[
         Path, typer.Option("--out", help="File to write: .csv, .parquet or .duckdb.", metavar="FILE")
     ],
-    table: Annotated[
-        str | None, typer.Option(help="The table, for .csv and .parquet, if there are several.")
-    ] = None,
-    level: Annotated[
-        str | None, typer.Option(help="The level, for .csv and .parquet; default: the last one.")
-    ] = None,
+    table: Annotated[str | None, typer.Option(help="For .csv and .parquet, if there are several.")] = None,
+    level: Annotated[str | None, typer.Option(help="For .csv and .parquet; default: the last one.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
-    unverified: Annotated[
-        bool, typer.Option("--unverified", help="Do not compare the files with the certificates first.")
-    ] = False,
+    unverified: Annotated[bool, typer.Option("--unverified", help="Do not check the files first.")] = False,
 ) -> None:
     """Write all current periods of a product as one table with a column `period`. Costs no budget.
 
-    A .duckdb file gets every table at every level, as TABLE__LEVEL: rows of two levels count the same people
-    and are never in one table. Withdrawn releases are left out; an unreadable one is an error.
+    A .duckdb file gets every table at every level, as TABLE__LEVEL. Withdrawn releases are left out; an
+    unreadable one is an error.
     """
     with one_line_errors():
         with working("reading releases"):
@@ -170,16 +155,14 @@ def diff(
     after: Annotated[Path, typer.Argument(help="Another of the same kind.", metavar="B")],
     exit_code: Annotated[
         bool,
-        typer.Option(
-            "--exit-code", help="Exit with 1 if the specs differ, or the two releases are not the same one."
-        ),
+        typer.Option("--exit-code", help="Exit with 1 if A and B differ."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what differs between A and B. Opens no data and costs no budget.
 
-    For two specs: every field, with its effect on cost and margins. For two releases of a product: how many
-    cells changed by more than the margin of the difference, how many would by chance, and what was done
+    For specs: every field, with its effect on cost and margins. For releases of a product: how many cells
+    changed by more than the margin of the difference, how many would by chance, and what was done
     differently.
     """
     with one_line_errors():
@@ -235,10 +218,10 @@ def rebuild(
 ) -> None:
     """Restore lost folders of published releases, byte for byte. Costs no budget, opens no data.
 
-    Looks for every period and revision of each product where it was published. If that disk is gone, mount
-    it first; otherwise the folders are written to the empty mount point.
+    Covers every period and revision of each product. If the disk is gone, mount it first; otherwise the
+    folders are written to the empty mount point.
 
-    With --json a list with release_id, product, period, folder, and error, which is null where it was made.
+    With --json a list with release_id, product, period, folder, and error (null where it was made).
     """
     with one_line_errors():
         rows = [_made(folder, charge, spec, home) for spec in specs for folder, charge in _lost(spec, home)]
@@ -297,18 +280,17 @@ def _made(folder: Path, charge: Charge, spec: Path, home: Path | None) -> dict[s
 def withdraw(
     release: Annotated[str, typer.Argument(metavar="RELEASE", help="Id of the release, or its folder.")],
     key: KeyFile,
-    reason: Annotated[str, typer.Option(help="Why: one line that every reader sees, without figures.")],
+    reason: Annotated[str, typer.Option(help="One line that every reader sees, without figures.")],
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
     """Withdraw a published release, signed with an enrolled key. This cannot be undone.
 
-    Its folder stays and can be verified, and its budget stays spent. The link `current` then leads to the
-    newest release of the period that is not withdrawn, or is removed. index.json records what was withdrawn,
-    when and why.
+    Its folder stays, and its budget stays spent. The link `current` then leads to the newest release of the
+    period that is not withdrawn, or is removed. index.json records the withdrawal.
 
-    With --json: release_id, entry, at, key and reason of the withdrawal, and current (a release id, or null,
-    also where this home did not publish it: the index is renewed there).
+    With --json: release_id, entry, at, key and reason, and current (a release id, or null, also where another
+    home published it and renews the index).
     """
     with one_line_errors():
         folder = Path(release)

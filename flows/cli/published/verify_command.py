@@ -28,14 +28,12 @@ def verify(
     release: Annotated[Path, typer.Argument(help="Folder of the release.", metavar="RELEASE")],
     key: Annotated[
         Path | None,
-        typer.Option(help="The agency's public key for releases; do not take it from the release."),
+        typer.Option(help="The agency's public key; not from the release."),
     ] = None,
-    export: Annotated[
-        Path | None, typer.Option(help="Exported ledger; do not take it from the release.")
-    ] = None,
+    export: Annotated[Path | None, typer.Option(help="Exported ledger; not from the release.")] = None,
     since: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder of an earlier release; repeatable, the oldest first."),
+        typer.Option(help="An earlier release; repeatable, oldest first."),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 also if something could not be checked.")
@@ -44,8 +42,8 @@ def verify(
 ) -> None:
     """Verify RELEASE: files, signature, certificate, budget, and tables computed again. Needs no home.
 
-    Exits with 0 if nothing failed, 1 if something did, 2 if it is not a readable release, 3 if nothing failed
-    but a missing library left something unchecked.
+    Exits with 0 if nothing failed, 1 if something did, 2 if no release can be read, 3 if nothing failed but a
+    missing library left something unchecked.
     """
     with one_line_errors():
         with working(f"verifying {release}"):
