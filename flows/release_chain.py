@@ -299,7 +299,7 @@ def _rebuild(run: Run, charge: ChargeHandle) -> PublishedHandle:
 
 
 def _offer(run: Run, charge: ChargeHandle) -> None:
-    """Say beside a published release which one of its period is current; refuse one that was withdrawn."""
+    """Note next to a published release which one of its period is current; refuse one that was withdrawn."""
     renew_index(run.ledger, release_folder(run, charge.release_id).parent)
     withdrawn = run.ledger.withdrawal(charge.release_id)
     if withdrawn is not None:
@@ -313,7 +313,7 @@ def _offer(run: Run, charge: ChargeHandle) -> None:
 def _already(run: Run, charge: ChargeHandle) -> Outcome:
     """Find the release that the ledger calls published, and see that it is still whole and of this input.
 
-    What was reviewed was published from its draft alone, what was remade from the measurements of an earlier
+    What was reviewed was published only from its draft, what was remade from the measurements of an earlier
     one, and the input may be gone.
     """
     _offer(run, charge)

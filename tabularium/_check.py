@@ -266,8 +266,8 @@ def check(
         A published release, or its folder, whose counts say how many records cells have; otherwise ``size``
         of the spec does.
     home
-        Of the installation whose ledger says what the account can pay; TABULARIUM_HOME or ``~/.tabularium``
-        unless said, and nothing is said where none is there. None is made, and nothing in it is changed.
+        Of the installation whose ledger says what the account can pay; by default TABULARIUM_HOME or
+        ``~/.tabularium``, and nothing is reported without one. None is made, and nothing in it is changed.
 
     Raises
     ------

@@ -181,8 +181,8 @@ class Release(Mapping[str, Table], Shown):
         confidence
             Confidence of the intervals, between 0 and 1; by default, as in the release.
         source
-            Answer from the noisy measurements or from the published tables; from what is better known unless
-            said.
+            Answer from the noisy measurements or from the published tables; by default from what is
+            better known.
 
         Raises
         ------
@@ -239,7 +239,7 @@ class Release(Mapping[str, Table], Shown):
         """Write the page for people again: what was published, how sure it is, and what it cost.
 
         It says at its head what it was compared with, which is neither the signature nor the ledger. Links in
-        it lead to the files of the release where the page lies beside them.
+        it lead to the files of the release where the page lies next to them.
 
         Parameters
         ----------

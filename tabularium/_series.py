@@ -33,7 +33,7 @@ _CHANGES = ("period", "previous", "table", "count", "change", "margin", "reason"
 class Series(Mapping[str, Table], Shown):
     """The current releases of a product, the oldest first: its tables with a column ``period``.
 
-    Beside it stand ``confidence``, which margins of different releases may differ in, and ``release``.
+    With it stand ``confidence``, which margins of different releases may differ in, and ``release``.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Series(Mapping[str, Table], Shown):
         table
             May be left away where there is one.
         level
-            The last one unless said.
+            By default the last one.
         overwrite
             Whether a file that is there may be replaced.
 
@@ -133,7 +133,7 @@ class Series(Mapping[str, Table], Shown):
         """Return what changed from each period to the next one that is here, cell by cell.
 
         Rules and margins are those of :func:`tabularium.diff`. Of many changes some go beyond their margins
-        by chance alone.
+        by mere chance.
 
         Parameters
         ----------

@@ -71,7 +71,7 @@ class Table(Shown):
         Parameters
         ----------
         level
-            One of ``levels``, or several, which get a column ``level``; the last one unless said. Rows of
+            One of ``levels``, or several, which get a column ``level``; by default the last one. Rows of
             several levels count the same people again and must not be added up.
         labels
             Whether columns of labels are wanted in addition to codes.
@@ -167,7 +167,7 @@ class Table(Shown):
             Confidence of the interval, between 0 and 1; by default, as in the release.
         source
             ``"measurements"``: the best sum. ``"tables"``: the sum of the published cells, with an interval
-            of its own. What is better known unless said.
+            of its own. By default what is better known.
         **codes
             A code or several for each column; for a hierarchy, codes of any level, each counted once.
             All of a column that is left out.

@@ -2,9 +2,9 @@
 
 ::
 
-    <beside the ledger>/inputs/        mode 0700, every file 0600 and made once
+    <next to the ledger>/inputs/       mode 0700, every file 0600 and made once
         releases/<release id>          digest of (release id, input): the one input of a release; where it has
-                                       look-ups, below that the same of its main source alone
+                                       look-ups, below that the same of only its main source
         accounts/<digest of source>    name of the account that is charged for this source
         .lock                          held while an input is charged
 
@@ -13,7 +13,7 @@ for. So the input has no part in a release's name, and its digest stands in no l
 every digest is an HMAC under a key of its own purpose, and one input looks different under every release.
 
 A release is bound to all of its input, look-ups of the privacy unit among it. Who was charged for it already
-is asked of the main source alone: the same people with another look-up are the same people.
+is asked only of the main source: the same people with another look-up are the same people.
 
 The charge commits first, the binding follows, and both come before ``drawing``. Cut off between them, a
 charge is ``reserved`` without a binding: nothing was drawn for it, and the next run binds what it has. A

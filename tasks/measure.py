@@ -223,7 +223,7 @@ def _drawings(run: Run, jobs: list[Job]) -> dict[str, Callable[[], Drawn]]:
 def _drawing(job: Job, definition: Definition, done: int, of: int, home: Home) -> Callable[[], Drawn]:
     """Return the function that draws one part; what can fail without noise is done before its call.
 
-    Its channel is its own and holds its share alone: that a part was adopted changes no other one's draw.
+    Its channel is its own and holds only its share: that a part was adopted changes no other one's draw.
     ``done`` is how many of the release's cells come before it.
     """
 
@@ -315,7 +315,7 @@ def measure_error(
     Parameters
     ----------
     released
-        What was released of them, finished from paid measurements alone.
+        What was released of them, finished only from paid measurements.
 
     Returns
     -------

@@ -67,7 +67,7 @@ _EVERY_SECONDS = 15.0
 
 
 def watch_stale_runs(home: Home, stop: threading.Event, say: Callable[[str], None]) -> None:
-    """Look again and again until ``stop`` is set; while the server does not answer, that is said once."""
+    """Look again and again until ``stop`` is set; while the server does not answer, that is reported once."""
     import httpx
     from prefect.client.orchestration import get_client
 

@@ -6,7 +6,7 @@ A worker that is killed between taking a run and starting its process leaves it 
 it; a process that ends while the server answers nothing leaves its run Running, and that keeps a place of the
 pool. On another machine both are noticed only by their silence, after 90 s
 (:mod:`tabularium.flows.operations.watcher`). Runs whose process lives, although their worker died, are
-left alone.
+not touched.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _without_a_process(client: SyncPrefectClient, worker: str, *states: object) 
     """Return the runs in these states that the worker of this name took and that have no process here.
 
     A worker makes a run Pending, names itself on it, and then makes it Submitting: until then the run bears
-    the name of whoever had it before.
+    the name of the worker that had it before.
     """
     taken = [
         run

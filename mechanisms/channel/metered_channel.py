@@ -520,7 +520,7 @@ class Facade:
 
     @property
     def transcript(self) -> tuple[Event, ...]:
-        """The events so far, their parallel scopes by number alone, without the label of the source."""
+        """The events so far, their parallel scopes only by number, without the label of the source."""
         return tuple(
             replace(event, branches=tuple((name.rpartition(".")[2], at) for name, at in event.branches))
             for event in self._transcript()

@@ -5,7 +5,7 @@ squared error of a mean, SReB_GCA by its relative error; the rest measures the s
 released as the mean of its part. O(n log n).
 
 Sensitivity: one record changes one cell by 1, so the first measurement has sensitivity 1 and costs its share.
-Order, with ties by position, and parts depend on those noisy counts alone. Parts are disjoint: one record
+Order, with ties by position, and parts depend only on those noisy counts. Parts are disjoint: one record
 changes one sum by 1, and the sums cost the rest.
 
 Sources: Zhang, Chen, Xu, Meng, Xie 2014 (AHP; defaults after Hay and others 2016, DPBench); Chen and others
@@ -313,7 +313,7 @@ def group_starts(ascending: Floats, noise: float, least: float) -> Integers:
     a group of its own, noise/((counts left)·max(h, least)); otherwise h opens the next group.
 
     Cost: O(n) altogether. The counts ascend, so the mean of a growing group never falls, and the place where
-    it splits the group only moves to the right: each count passes it once. Sums start anew with every group,
+    it splits the group only moves to the right: each count passes it once. Sums start again with every group,
     which keeps them as small as the group and cancellation out of them.
 
     Parameters

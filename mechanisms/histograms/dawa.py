@@ -3,8 +3,8 @@
 Sensitivity and privacy: one record changes one cell, hence only the costs of the intervals that hold this
 cell, each by at most 1 (around the median) or 2 (around the mean, rounded). ``Channel.partition`` then loses
 ε1. Given the partition one record changes one sum, or one node of each level of the tree over the intervals:
-the shares of ε2. Intervals on offer and the price of noise depend on the form of the table and the budget
-alone.
+the shares of ε2. Offered intervals and the price of noise depend only on the form of the table and the
+budget.
 
 O(n log² n) time around medians, O(n log n) around means; O(n) memory. Source: Li, Hay, Miklau, Wang 2014.
 What its published code gets wrong and what differs: docs/reference/mechanisms/dawa.md.

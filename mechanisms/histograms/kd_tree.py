@@ -1,7 +1,7 @@
 """kd_tree: noisy cells draw a map of boxes, and the boxes are measured afresh (two phases, "DPCube").
 
 Sensitivity and privacy: one record changes the total by 1 and one cell by 1, at ε_t and ε_1. The partition is
-computed from these outputs alone; its boxes are disjoint, so their sums cost ε_2. ε_t + ε_1 + ε_2 = ε, or
+computed only from these outputs; its boxes are disjoint, so their sums cost ε_2. ε_t + ε_1 + ε_2 = ε, or
 shares of ρ. Clipping at 2^60/cells in tables of more than 2^20 cells keeps neighbours.
 
 O(n log n) time, O(n) memory. Source: Xiao, Xiong, Yuan 2010, Algorithms 2 and 3, Theorem 4.3; what differs:

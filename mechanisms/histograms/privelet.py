@@ -1,7 +1,7 @@
 """Privelet: noise on the Haar wavelet coefficients of a table, so that sums over boxes need little of it.
 
 Sensitivity and privacy: along an axis of n cells one cell is in the total and in at most ⌈log2 n⌉
-differences, each of which it moves by 1. In d dimensions one record changes at most m = Π(1 + ⌈log2 n_i⌉)
+differences, and moves each by 1. In d dimensions one record changes at most m = Π(1 + ⌈log2 n_i⌉)
 coefficients by 1 each: L1 sensitivity m, L2 sensitivity √m, and one draw of that noise is the mechanism. The
 paper's weights say the same.
 

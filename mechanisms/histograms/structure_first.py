@@ -6,7 +6,7 @@ of the one bin that holds it. Around means the cost is c = S·(F - S/w), which m
 over structures, so it moves by no more, and rounding costs to a public unit adds nothing. The k - 1
 boundaries are chosen from right to left at ε1/(k - 1) each. Given the bins one sum, or one lower median,
 moves by at most 1; in a tree of L levels each has the L-th part of the rest. Candidates lie on a grid of
-edges that depends on n alone.
+edges that depends only on n.
 
 O(n + m²·k) time and O(n + m·k) memory for m candidates. Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013,
 Algorithms 3 and 6, sections 4.3, 5.2.3, 6.2; what differs: docs/reference/mechanisms/structure_first.md.

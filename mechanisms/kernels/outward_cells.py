@@ -1,6 +1,6 @@
 """Cells that grow away from a place of a grid: 1, 2, 4, … positions wide, above it and below it.
 
-What lies near the place is told apart finely, what lies far from it coarsely, with about 2·log2(bins)
+What lies near the place is distinguished finely, what lies far from it coarsely, with about 2·log2(bins)
 numbers. NumPy only.
 """
 

@@ -458,7 +458,7 @@ class Ties:
         return len(self.factors) == np.count_nonzero(self.factors.any(axis=0))
 
     def following(self, losses: Floats) -> Floats:
-        """Return losses of which only those of heads count: the others are in proportion to them."""
+        """Return losses, where only those of heads count: the others are in proportion to them."""
         return np.asarray(losses[self.heads] * self.proportions)
 
     def fitted(self, losses: Floats) -> Floats:

@@ -211,7 +211,7 @@ MOST_WORK = 20_000_000
 def condition_on_totals(
     table: NoisySource, known: Sequence[KnownSums], rows: Rows, counts: Values, level: float
 ) -> tuple[Values, tuple[str, ...]]:
-    """Return counts, which measurements alone gave, with what invariants say of them, and whose names."""
+    """Return counts, which only measurements gave, with what invariants say of them, and whose names."""
     if not known or len(rows.labels) * math.prod(table.axes.shape) * len(table.axes.parents) > MOST_WORK:
         return counts, ()
     result = [item.copy() for item in (counts.value, counts.standard_error, counts.low, counts.high)]
@@ -276,7 +276,7 @@ def part_of(query: Query, attributes: Sequence[AnyAttribute] = ()) -> Query:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The rows of :func:`whole_of` and :func:`part_of`, and of which whole, ``of``, each part is one."""
+    """The rows of :func:`whole_of` and :func:`part_of`, and the whole, ``of``, of each part."""
 
     whole: Rows
     part: Rows
@@ -467,11 +467,11 @@ class MeasuredAttribute(Attribute):
     additive: bool = True
 
     def mask(self, values: Iterable[Word], level: str | None = None) -> Bools:
-        """Refuse: records are not told apart by a measure."""
+        """Refuse: records are not distinguished by a measure."""
         self._refuse(next(iter(values)).at)
 
     def span(self, op: Op, bound: Word, level: str | None = None) -> Bools:
-        """Refuse: records are not told apart by a measure."""
+        """Refuse: records are not distinguished by a measure."""
         self._refuse(bound.at)
 
     def _refuse(self, at: int) -> NoReturn:

@@ -4,7 +4,7 @@ A plan says which tests choose cells, and what makes the rows (:func:`bind`). Ov
 becomes :class:`Rows`: the number of the sum that each cell is a part of. Cells of an attribute that all tests
 and groups treat alike are one class (:class:`CellClasses`), so that few numbers stand for a large table.
 
-Bins without an end. "85+" holds whoever is 85 or older, and ends where the spec had to end somewhere. A sum,
+Bins without an end. "85+" holds all of 85 or more, and ends where the spec had to end somewhere. A sum,
 an average or a quantile takes every record at the middle of its bin, which there is the middle of numbers
 that hardly anybody has. So such a bin is asked about: the query leaves it out, or says up to which number it
 goes, which somebody must know from elsewhere. A last bin has no end to speak of if its label says where it
@@ -106,7 +106,7 @@ class Mask:
 
 
 Condition = Mask | tuple[tuple["Condition", ...], ...]
-"""A test, or lists of tests of which one must be passed."""
+"""A test, or lists of tests, one to be passed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class Plan:
     numbers
         Of it, the smallest and the largest number of each cell that the query chooses; ones for a count.
     tests
-        All of which the chosen cells pass.
+        The chosen cells pass all of them.
     by
         Which attributes make the rows, in the order asked for, with their groups.
     headings
@@ -163,7 +163,7 @@ class CellClasses:
         return cls(np.arange(cells), np.arange(cells))
 
     def only(self, used: Bools) -> CellClasses:
-        """Return some of the classes, with the cells of these alone."""
+        """Return some of the classes, with only the cells of these."""
         if used.all():
             return self
         kept = np.flatnonzero(used[self.of])

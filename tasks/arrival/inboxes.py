@@ -126,7 +126,7 @@ class Inbox:
     retention
         Days after which what was published or quarantined is deleted, with its manifest.
     poll
-        Seconds between two looks where nothing tells of changes, and beside what does.
+        Seconds between two looks, also where something reports changes.
     patience
         Seconds for which a drop that does not match its manifest may still be growing: so long nothing in it
         may have changed before it is quarantined.

@@ -55,7 +55,7 @@ class Seen:
     Attributes
     ----------
     plain
-        Whether it is a file, under this name alone.
+        Whether it is a file, under only this name.
     changed
         Seconds since 1970, by the system's or the store's clock and nobody's word.
     """
@@ -385,7 +385,7 @@ def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | Non
     inbox
         A folder; that of a product is known to its home.
     name
-        Of the drop's folder; the period unless said.
+        Of the drop's folder; by default the period.
 
     Returns
     -------

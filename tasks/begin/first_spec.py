@@ -54,7 +54,7 @@ class Column:
     Attributes
     ----------
     title
-        What the file calls it beside its name.
+        What the file calls it, besides its name.
     labels
         Value -> label, as the file has them.
     """

@@ -3,13 +3,13 @@
 ::
 
     <target>/
-        about.json      when, of which ledger, with what; the SHA-256 of the other files
+        about.json      when, from what ledger, with what; the SHA-256 of the other files
         ledger.txt      the ledger's export, readable by anybody
         key.age         | all else, encrypted: secret, bindings of inputs, measurements, inboxes, drafts,
         sealed.age      / which drops arrived, and the publication folders (tabularium.tasks.custody.sealing)
 
 Releases may go on meanwhile. The export is written first; what is newer than it is left out, so that the
-restored home holds nothing of which its ledger does not know, and everything that its ledger says is there.
+restored home holds nothing that its ledger does not know, and everything that its ledger says is there.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class _Held:
     def __init__(self, home: Home, head: Head, charges: dict[str, Charge]) -> None:
         self._home, self._head, self._charges = home, head, charges
         #: digest of the certificate, which the charges of a release and of its tallies share -> the release
-        #: beside whose measurement it is kept
+        #: whose measurement it is kept with
         self.published: dict[str, str | None] = {}
         for charge in charges.values():
             if charge.state == "published" and charge.publication_digest is not None:

@@ -404,7 +404,7 @@ def _charges(
                 f"{_of(charge)}: {charge.state} since {charge.changed_at}, and nothing followed",
                 f"run it again, or give it up: tabularium ledger abandon {charge.release_id}{home.option}",
             )
-    if all(base.is_dir() for base in bases):  # else that is said, and these folders lie there
+    if all(base.is_dir() for base in bases):  # else that is reported, and these folders lie there
         for same in published.values():
             if not there & {charge.release_id for charge in same}:
                 yield HealthCheck(

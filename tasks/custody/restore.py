@@ -1,7 +1,7 @@
 """Restoring a backup, and the upkeep that keeps backups good.
 
 Every file is put back first, then the ledger, so that nothing runs on half of it. A file that is there with
-other bytes is never replaced, and nothing is put beside another ledger. A restore that was cut off is
+other bytes is never replaced, and nothing is put next to another ledger. A restore that was cut off is
 finished by the same command.
 """
 

@@ -2,7 +2,7 @@
 
 The session signs in to its cluster with a shared secret and talks to it encrypted; what it spills is
 encrypted, and of this process's part lies in the secure workspace. Its web page, its log of events and its
-standard output, all of which may quote records, are off. The cluster's secret is the cluster's
+standard output, which may all quote records, are off. The cluster's secret is the cluster's
 (``spark.authenticate.secret`` in ``spark-defaults.conf`` of ``SPARK_CONF_DIR``), never the home's. Nothing of
 a session outlasts its run.
 

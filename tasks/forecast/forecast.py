@@ -45,7 +45,7 @@ class NumberMargin:
     Attributes
     ----------
     reading
-        Of its array, with the bounds of its group alone.
+        Of its array, only with the bounds of its group.
     """
 
     reading: ArrayMargin
@@ -104,7 +104,7 @@ class InCell:
     margin
         Infinite where nothing bounds it.
     shown
-        Whether it is published: a mean of a cell that noise alone could have made is not.
+        Whether it is published: a mean of a cell that mere noise could have made is not.
     """
 
     records: float
@@ -312,7 +312,7 @@ class CellSizes:
     typical
         Table -> level -> records; nothing of tables whose size nobody stated.
     released
-        Tables of which it is by the counts of a release.
+        Tables whose forecast is by the counts of a release.
     """
 
     loaded: Loaded

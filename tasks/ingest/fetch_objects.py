@@ -37,7 +37,7 @@ from tabularium.validations.release_spec.source import WILD, Files, package_of
 _BLOCK = 1 << 20
 _LONGEST = 255  # bytes of a file's name
 _SECONDS = 1.0  # between two words of how far it is
-#: By these stores tell one state of an object from another, each by some; the size alone does not.
+#: By these stores tell one state of an object from another, each by some; the size is not enough.
 _SIGNS = (
     *("ETag", "etag", "generation", "VersionId", "version_id", "md5Hash", "content_md5"),
     *("LastModified", "last_modified", "updated", "modified", "mtime"),

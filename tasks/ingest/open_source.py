@@ -462,7 +462,7 @@ def joined(table: Any, raw: Mapping[str, str], loaded: Loaded, tables: Mapping[s
         number = _place(loaded, name)
         on = {} if look.looked_up is None else {f"look{number}_{_KEY}": look.looked_up}
         if look.unit is not None:
-            on[f"look{number}_{_UNIT}"] = unit or ""  # of which there is none: never without the unit
+            on[f"look{number}_{_UNIT}"] = unit or ""  # there is none: never without the unit
         both = {key: (tables[name][key], table[raw[column]]) for key, column in on.items()}
         keys = {key: _comparable(*columns) for key, columns in both.items()}
         rows = _one_of_each(

@@ -7,7 +7,7 @@ is what the digest names, and the same rows have the same digest in every databa
 CSV files are read once, by one thread, and their records counted twice::
 
     files ─▶ DuckDB, sequentially ─▶ the needed columns as text, in Parquet ─▶ metrics, counts, …
-      └────▶ count of records beside the digest (:mod:`tabularium.tasks.ingest.csv_text`) ═ as many
+      └────▶ count of records and the digest (:mod:`tabularium.tasks.ingest.csv_text`) ═ as many
 
 If the numbers differ, the file is refused before anything is charged.
 """
@@ -113,7 +113,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schem
     Raises
     ------
     InputRefused
-        If they do not fit on the disk, of which some room is left to others.
+        If they do not fit on the disk, where some room is left to others.
     """
     rows = 0
     target.unlink(missing_ok=True)

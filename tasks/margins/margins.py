@@ -1,7 +1,7 @@
 """Margins of error of every published cell, and their description in the certificate.
 
 Where the distribution of the noise is known and nothing but linear steps and rounding came after it, a margin
-is analytic, and says nothing of the number that it stands beside: so it is with all sums of what may be less
+is analytic, and says nothing of the number that it belongs to: so it is with all sums of what may be less
 than zero. Where non-negativity came after it, margins are simulated from the release
 (:mod:`tabularium.mechanisms.inference.margins_of_error.simulation`). Where a mechanism merges or drops what
 it measured, a simulation would not show what it hides: there the interval of what was measured is carried
@@ -465,7 +465,7 @@ def cover_on_average(
     """Return half-widths that contain intervals with average coverage over the cells.
 
     A mechanism that measures every cell before it merges them leaves another interval: that of least squares
-    over its noisy cells alone, which is valid for each cell. Level by level the narrower one is taken, on
+    over only its noisy cells, which is valid for each cell. Level by level the narrower one is taken, on
     average; small levels have too few cells for their errors to be measured well.
     """
     confidence, rounded = (

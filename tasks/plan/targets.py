@@ -1,7 +1,7 @@
 """Targets of accuracy as numbers, and bounds of values like those of a published release.
 
 Bounds are never chosen from the data: that would say something of them that no budget covers. A release
-publishes means, medians, and sums beside counts. Let µ be the largest mean of a cell that is known well,
+publishes means, medians, and sums as well as counts. Let µ be the largest mean of a cell that is known well,
 above ``from``. Where values fall off exponentially, e^(-b/µ) of their total is beyond ``from`` + b, which
 clamping takes away, and the noise grows with b. In a cell of n records, with noise of standard deviation c·b
 in its sum, the two together are least where

@@ -3,7 +3,7 @@
 ::
 
     <drafts>/<product>/<period>/<release id>/     all that is to be published, the certificate too
-    <beside the ledger>/drafts/<release id>       mode 0600: where it lies, and where it is to be published
+    <next to the ledger>/drafts/<release id>      mode 0600: where it lies, and where it is to be published
 
 Only its owner, and the group that the spec names, can read a draft. Its certificate names the digest of every
 other file, and the ledger holds the digest of the certificate before anybody is asked: what an officer reads

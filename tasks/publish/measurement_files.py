@@ -6,7 +6,7 @@
     measurements/<table>.<level>.<array>.parquet    each array of a mechanism that draws something else
     measurements/measurements.json                  what they are: mechanism, parameters, events, arrays
 
-From these files alone anyone can do the post-processing of a mechanism again: :func:`read_measurement`.
+With only these files anyone can do the post-processing of a mechanism again: :func:`read_measurement`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FOLDER = "measurements"
 INDEX = "measurements.json"
 FORMAT = 1
 MOST_NUMBERS = 10_000_000
-"""Of an array, beside 64 for each cell of its table: what a mechanism draws besides."""
+"""Of an array, besides 64 for each cell of its table: what a mechanism draws besides."""
 _MOST_AXES = 32
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError)
 

@@ -216,7 +216,7 @@ def _compared(
     here, there = _common(numbers.layout, before.layout)
     levels: list[ComparedLevel] = []
     most: list[tuple[float, Difference]] = []
-    # Differences are ranked beside their margins, and none of these is taken for less than what is shown.
+    # Differences are ranked by their margins, and none of these is taken for less than what is shown.
     least = 1.0 if measure is None else 10.0 ** -numbers.layout.table.measures[measure].decimals
     common = 0
     for level, mine, other in _by_level(numbers, before):

@@ -13,7 +13,7 @@
         secret              agency secret of the keyed digests, mode 0600, made on first use, unless the
                             command in TABULARIUM_SECRET_COMMAND prints it
 
-The measurements, and a check value of the secret, lie beside the ledger wherever that is: all homes that
+The measurements, and a check value of the secret, lie next to the ledger wherever that is: all homes that
 share a ledger must see the same measurements and use the same secret, or one release would be drawn twice.
 """
 
@@ -251,7 +251,7 @@ def _database_of(url: str) -> tuple[object, ...]:
     return (parsed.get_backend_name(), parsed.host, parsed.port or 5432, parsed.database)
 
 
-# The homes that this process used, the last one alone.
+# The homes that this process used, only the last one.
 _used: dict[str, Home] = {}
 
 

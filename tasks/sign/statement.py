@@ -83,7 +83,7 @@ class SignedStatement:
     subjects
         File -> SHA-256.
     key
-        Name of the key that is said to have signed.
+        Name of the key that is stated to have signed.
     """
 
     subjects: dict[str, str]

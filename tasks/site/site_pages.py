@@ -198,7 +198,7 @@ def _table(release: PublishedRelease, released: Released, name: str) -> TableNum
 
 # --- ``catalogue.jsonld`` of the site: every current release as a dataset with its files, for data portals
 #
-# What a dataset and a file are said to be is in :mod:`tabularium.tasks.publish.dcat`; here they are held
+# The description of a dataset and of a file is in :mod:`tabularium.tasks.publish.dcat`; here they are held
 # together by a catalogue, and by a series for each product. A thousand releases are some hundred thousand
 # statements, which rdflib takes long to hold and to write: they are gathered and written here.
 

@@ -275,7 +275,7 @@ _TOTALS = frozenset((*_WORDS.split(), "i alt", "iš viso", "in complesso", "gran
 def total_notes(domains: Mapping[str, Domain]) -> list[str]:
     """Return what `check` says of columns one of whose categories seems to be the total of the others.
 
-    ``T`` alone is none: in NACE and ISIC it is a section.
+    ``T`` by itself is none: in NACE and ISIC it is a section.
     """
     notes = []
     for name, domain in domains.items():

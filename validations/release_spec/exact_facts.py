@@ -106,7 +106,7 @@ class Neighbours:
         fixed: Literal["total", "marginals"] | None,
         privacy: Privacy,
     ) -> Neighbours:
-        """Return what is said of neighbours, with what the change costs under this budget."""
+        """Return the sentence about neighbours, with what the change costs under this budget."""
         return cls(change, units, privacy.loss if fixed is None else _cost(privacy, units), fixed)
 
 

@@ -306,7 +306,7 @@ def _integer(value: object) -> int:
 
 
 DIGITS = 15
-"""Significant digits of a decimal in a spec: so many are told apart by doubles, too."""
+"""Significant digits of a decimal in a spec: so many are distinguished by doubles, too."""
 
 
 def _number(value: object) -> int | Decimal:

@@ -137,7 +137,7 @@ def impossible_cells(
     facts
         For each, column -> (cells,) the values that cannot occur with those of its other columns.
     along, nodes
-        The hierarchy whose nodes are the rows, of which the first ``nodes`` are; one row without it.
+        The hierarchy whose first ``nodes`` nodes are the rows; one row without it.
 
     Returns
     -------
@@ -223,10 +223,10 @@ def _pieces(inside: Mapping[int, Bools], cell: Cells, parents: Cells, cells: int
     return _Pieces(values_at, {fact: kinds[row][kind] for row, fact in enumerate(inside)}, cells)
 
 
-# Impossible records are rejected, or counted under another value, each by its own columns alone. Facts
+# Impossible records are rejected, or counted under another value, each only by its own columns. Facts
 # apply one after the other, on cell codes: a value that went to a column's ``other`` is that one. After the
 # last fact no kept record is in the cells of any. Nothing but the record itself and public facts decides,
-# as in coding, of which this is the last step; so adding or removing a unit changes what is counted by that
+# as in coding, and this is its last step; so adding or removing a unit changes what is counted by that
 # unit's own records, as before.
 
 IMPOSSIBLE = "impossible"
@@ -234,7 +234,7 @@ IMPOSSIBLE = "impossible"
 
 
 def without_impossible(rows: Any, facts: Sequence[Impossible], domains: Mapping[str, Domain]) -> Any:
-    """Return coded records of which none is impossible: those that are rejected have lost a code.
+    """Return coded records, none of them impossible: those that are rejected have lost a code.
 
     Parameters
     ----------

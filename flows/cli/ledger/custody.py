@@ -169,7 +169,7 @@ def migrate(home: HomePath = None) -> None:
         if url.startswith("postgresql"):
             from tabularium.tasks.arrival.claims import Claims
 
-            with Claims.at(Home.at(home)):  # its table stands beside the ledger's; no runner may make tables
+            with Claims.at(Home.at(home)):  # its table is next to the ledger's; no runner may make tables
                 pass
             out.print("Now give the roles their rights: see tabularium ledger roles --help.")
         _report(done.verified, False)

@@ -136,7 +136,7 @@ def resume_waiting_runs(
 def say_who_waits(home: Path | None) -> None:
     """Say which runs wait for an officer, after a decision that none of them waited for.
 
-    Where no Prefect API is known, or it does not answer, nothing is said.
+    Where no Prefect API is known, or it does not answer, nothing is printed.
     """
     from tabularium.flows.operations.prefect_api import configured_url, connected
     from tabularium.flows.operations.server_address import written_address

@@ -64,7 +64,7 @@ def ensure(home: Home, export_to: Path | None = None, *, timezone: str = "UTC") 
     Parameters
     ----------
     export_to
-        Where the ledger's exports go, best on another machine; None leaves what was said before.
+        Where the ledger's exports go, best on another machine; None leaves what was set before.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def prepare(home: Home, runs: int, export_to: Path | None) -> None:
     runs
         How many runs of the pool may be at work at once.
     export_to
-        Where the ledger's exports go; None leaves what was said before.
+        Where the ledger's exports go; None leaves what was set before.
     """
     from prefect.client.orchestration import get_client
 

@@ -335,7 +335,7 @@ def add_line_levels(
     higher: Floats,
     lower: Floats,
 ) -> None:
-    """Add the levels of some cells, had each alone been measured higher, or lower, by its step.
+    """Add the levels of some cells, had only that one been measured higher, or lower, by its step.
 
     ``boxes`` are of tables of one axis, ``cells`` (count, 2): table and place.
     """
@@ -476,7 +476,7 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Noisy tables, and how they are to be looked at; each row is denoised as if it were alone.
+    """Noisy tables, and how they are to be looked at; each row is denoised as if it were the only one.
 
     Attributes
     ----------

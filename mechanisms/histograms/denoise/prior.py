@@ -3,7 +3,7 @@
 The gap between two halves of a box, in standard deviations of its own noise, is t = u + noise. The true gap u
 has a mixture of normal distributions around 0 with fixed spreads (one of them 0), and a Cauchy distribution
 for large gaps. The weights, the probability that a box is flat or has an empty half, and the axis along which
-it is halved depend on the size of the box alone. They are learned by expectation maximisation, and held near
+it is halved depend only on the size of the box. They are learned by expectation maximisation, and held near
 their starting values by the weight of a few boxes. The noise has its exact law, a sum of Laplace variables,
 up to 64 cells; from there on, and for Gaussian noise, it is normal.
 

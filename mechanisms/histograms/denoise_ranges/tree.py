@@ -249,7 +249,7 @@ def smoothed(tree: SplitTree, lowest: int, levels: list[Level], total: float) ->
 
     Whether a half is empty is judged by its box's sum as it was rebuilt, smoother than the noisy one. Around
     a few peaks in a void that is not good enough, as a little that is left over in so many boxes spoils all
-    sums there: the noisy sums alone judge, and a half that may well be empty gets nothing.
+    sums there: only the noisy sums judge, and a half that may well be empty gets nothing.
     """
     params = [_LevelParams() for _ in levels]
     for param, level in zip(params, levels, strict=True):
@@ -271,7 +271,7 @@ def smoothed(tree: SplitTree, lowest: int, levels: list[Level], total: float) ->
 
 
 def few_peaks(sums: Floats, variance: float) -> bool:
-    """Return whether nearly all boxes come out empty beside their noise, and most records are in peaks."""
+    """Return whether nearly all boxes come out empty below their noise, and most records are in peaks."""
     noise = variance**0.5
     void = (sums < _NOTHING * noise).mean()
     peaks = sums[sums > _PEAK * noise].sum()

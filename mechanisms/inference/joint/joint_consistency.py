@@ -567,7 +567,7 @@ class JointSystem:
         }
 
     def simulated_errors(self, rng: np.random.Generator) -> tuple[Tables, Tables]:
-        """Draw synthetic measurement errors; return the errors of the estimates alone and together."""
+        """Draw synthetic measurement errors; return the errors of separate and joint estimates."""
         alone = {}
         for name, frame in self.table_set.tables.items():
             variances = self.finite[name]

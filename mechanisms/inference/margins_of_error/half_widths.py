@@ -1,7 +1,7 @@
 """Half-widths of intervals around a published number, from the variance of its noise.
 
 A released value is the true value plus a weighted sum of independent discrete Laplace errors. Its
-distribution lies between two extremes of the same variance V: one error alone (Laplace, heavy tails) and very
+distribution lies between two extremes of the same variance V: a single error (Laplace, heavy tails) and very
 many (normal). The half-width is the larger of the two quantiles, for a level 1 - a:
 
     max( z_{1 - a/2} * sqrt(V),  ln(1/a) * sqrt(V / 2) ),

@@ -1,7 +1,7 @@
 """Quantiles by choice: one value of the grid is drawn by the exponential mechanism; no count is published.
 
-A record adds 1 to the cell of its value in a histogram of which nothing is released but the choice and sums
-beside it, which measure its margin.
+A record adds 1 to the cell of its value in a histogram, and nothing of it is released but the choice and sums
+next to it, which measure its margin.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ one record then adds to its array, by how much that changes the array, and what 
 one draw of noise with that sensitivity protects all of them. Kinds are listed in
 :mod:`tabularium.validations.release_spec.measures.kinds`; nothing else knows their names.
 
-Bounds may differ by groups, the values of another dimension of the table. A record is in a cell of one group
-alone, so that the cells of each group have the noise for its own bounds.
+Bounds may differ by groups, the values of another dimension of the table. A record is in a cell of only
+one group, so that the cells of each group have the noise for its own bounds.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class Measure(Part, ABC):
 
     @property
     def level_of(self) -> str | None:
-        """Of which kind of middle its published numbers tell: what bounds are proposed from."""
+        """The kind of middle that its published numbers give: what bounds are proposed from."""
         return None
 
     @property
@@ -311,7 +311,7 @@ class Measure(Part, ABC):
         return self
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with its fields, each of which reads well by itself."""
+        """Yield what is wrong with its fields, although each reads well by itself."""
         yield from ()
 
     # The array: what a record adds to it, and what protects that.

@@ -1,4 +1,4 @@
-"""Rates: how many records pass a test, of those of which it is true or false, or of other numbers.
+"""Rates: how many records pass a test, of those where it is true or false, or of other numbers.
 
 A rate of its own records is a mean of 1 and 0, and one record changes its pair by 1. Over numbers that are
 known otherwise, those of a table, an invariant or public figures, it has one number, the records that pass.
