@@ -6,7 +6,7 @@ others: inside, and outside. A table of the universe is laid out along these cod
 would be. Its own cells are those inside of every test; what is outside is unknown to it, and follows from the
 holder. So what agrees are marginals, as between any two tables of the same records.
 
-A column that the holder does not have is an axis of only the universe. Outside of the universe it says
+A column that the holder does not have is an axis of the universe alone. Outside of the universe it says
 nothing: what is there stands at its first place, and the other places are empty by that convention.
 
 Inference sees all places. Those that are no cell are known to be 0, with variance 0, in every step, and are
