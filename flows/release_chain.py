@@ -78,7 +78,7 @@ from tabularium.tasks.unit_tallies import afford_tallies, check_tallies, tally
 from tabularium.tasks.validate import validate
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.release_spec.load import Loaded
-from tabularium.validations.suites.expectations import suites_beside
+from tabularium.validations.suites.expectations import suites_apart
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def _release(run: Run) -> Outcome:
                     _rebuild(run, charge)
                 return _reviewed(run, charge)
             case _:
-                with suites_beside():
+                with suites_apart():
                     return _publish(run, charge)
 
 

@@ -207,11 +207,11 @@ class Reviewer:
         for unit, all_of_it in units.items():
             for populations in self._clusters(all_of_it):
                 accounts = [account for account in all_of_it if account.population in populations]
-                alone = [account for account in accounts if account.relation == "add-remove"]
-                if alone:
-                    complete = len(alone) == len(accounts)
-                    views.append(self._unit(unit, populations, "add-remove", alone, delta, complete))
-                if len(alone) < len(accounts):
+                added = [account for account in accounts if account.relation == "add-remove"]
+                if added:
+                    complete = len(added) == len(accounts)
+                    views.append(self._unit(unit, populations, "add-remove", added, delta, complete))
+                if len(added) < len(accounts):
                     views.append(self._unit(unit, populations, "replace", accounts, delta, True))
         return views
 

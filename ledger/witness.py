@@ -36,7 +36,7 @@ from tabularium.ledger.refusals import LedgerError, StorageFailed
 
 SYNC_SECONDS = 1.0
 #: What is reported where a ledger has no witness but the one next to its file.
-ALONE = (
+NO_SECOND = (
     "no second witness: each publication folder remembers only its own releases, so a restored home may have"
     " forgotten what was spent (set TABULARIUM_WITNESS to a folder on another disk)"
 )

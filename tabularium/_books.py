@@ -88,14 +88,14 @@ class Books(Shown):
     def warnings(self) -> list[str]:
         """What a reader should know of this ledger: why it is read-only, that nobody witnesses it."""
         from tabularium.ledger.measurement.store import MeasurementStore
-        from tabularium.ledger.witness import ALONE
+        from tabularium.ledger.witness import NO_SECOND
 
         if self._home is None:
             return []
         with self._reading() as ledger:
             ledger.expect(MeasurementStore(self._home.measurements).heads())
             lines = [] if ledger.read_only is None else [f"This ledger is read-only: {ledger.read_only}"]
-            return lines if ledger.witnessed_elsewhere else [*lines, f"There is {ALONE}."]
+            return lines if ledger.witnessed_elsewhere else [*lines, f"There is {NO_SECOND}."]
 
     @property
     def key_option(self) -> str:

@@ -107,7 +107,7 @@ class Plan(Shown):
         from tabularium.tasks.written_aside import written_aside
 
         target = Path(path)
-        see_beside(target, self._found.loaded.path)
+        require_same_folder(target, self._found.loaded.path)
         with written_aside([target], overwrite=overwrite) as (aside,):
             aside.write_text(planned_text(self._found), encoding="utf-8")
             check_written(aside, self._found)
@@ -129,7 +129,7 @@ class Plan(Shown):
         return self.targets[["table", "measure", "level", "wanted", "margin"]]
 
 
-def see_beside(target: Path, spec: Path) -> None:
+def require_same_folder(target: Path, spec: Path) -> None:
     """Refuse to write a spec elsewhere than next to the one that it is made from."""
     if target.resolve().parent != spec.resolve().parent:
         raise InputError(

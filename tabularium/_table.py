@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -220,3 +221,26 @@ def _of_levels(table: ArrowTable, levels: Sequence[str]) -> ArrowTable:
             texts = rows.column(index).cast(pa.string()).dictionary_encode()
             rows = rows.set_column(index, pa.field(field.name, texts.type, metadata=field.metadata), texts)
     return rows
+
+
+class Tables(Mapping[str, Table], Shown):
+    """A mapping of tables by name."""
+
+    @property
+    @abstractmethod
+    def _tables(self) -> dict[str, Table]: ...
+
+    @abstractmethod
+    def _missing(self, name: str) -> str:
+        """Return why there is no such table."""
+
+    def __getitem__(self, name: str) -> Table:
+        if name not in self._tables:
+            raise KeyError(f"{name}: {self._missing(name)}")
+        return self._tables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)

@@ -199,7 +199,7 @@ def require_one_period(home: Home, ledger: Ledger, claim: Claim, main: str) -> N
 
 
 def _folder(home: Home) -> Path:
-    return home.beside_ledger / "inputs"
+    return home.ledger_folder / "inputs"
 
 
 def _of_release(home: Home, release_id: str) -> Path:

@@ -25,7 +25,7 @@ import typer
 
 from tabularium.flows.operations.listeners import LOOPBACK, listening_while_served, port_held, server_command
 from tabularium.flows.operations.names_in_prefect import FLOW
-from tabularium.flows.operations.prefect_limits import SETTINGS_BESIDE
+from tabularium.flows.operations.prefect_limits import LOCAL_SETTINGS
 from tabularium.flows.operations.server_address import (
     answers,
     credentials,
@@ -78,7 +78,7 @@ def configured_url() -> str | None:
 def _settings_files() -> list[Path]:
     home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
     profiles = Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml")).expanduser()
-    return [profiles, *map(Path, SETTINGS_BESIDE)]
+    return [profiles, *map(Path, LOCAL_SETTINGS)]
 
 
 def _may_name_an_api(path: Path) -> bool:

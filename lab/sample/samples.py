@@ -90,7 +90,7 @@ def release_spec(kind: Kind, stem: str, ending: str) -> str:
     return re.sub(rf"((?:product:|dataset:|ledger open) ){made.example}\b", rf"\g<1>{product}", text)
 
 
-def _alone(
+def _single_file(
     blocks: Callable[[np.random.Generator, Geography], Iterator[Block]],
 ) -> Callable[[np.random.Generator, Geography], Iterator[Blocks]]:
     """Return the blocks of a kind that is one file, as those of several are."""
@@ -202,9 +202,9 @@ _WORK: dict[str, Callable[[Geography], CodeRows]] = {
     "industries": lambda _: industry_list(),
 }
 KINDS: dict[Kind, SampleKind] = {
-    "census": SampleKind(_alone(census_blocks), {"areas": _areas("meshblock")}, spec=_census),
+    "census": SampleKind(_single_file(census_blocks), {"areas": _areas("meshblock")}, spec=_census),
     "health": SampleKind(
-        _alone(health_blocks), {"areas": _areas("district"), "chapters": _chapters}, spec=_health
+        _single_file(health_blocks), {"areas": _areas("district"), "chapters": _chapters}, spec=_health
     ),
     "households": SampleKind(population_blocks, _WORK, others=("households",), example="census"),
     "labour": SampleKind(survey_blocks, _WORK, example="labour-force"),

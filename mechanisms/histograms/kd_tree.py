@@ -122,7 +122,7 @@ class KdTree(Mechanism):
         first, fresh = (noise_in(draws(measured, name)[0]) for name in ("cells", "sums"))
         sizes = box_sizes(lows, highs)
         before = box_sums(cells, sides(shape), lows, highs)
-        parts = (combined if self.combine else second_alone)(
+        parts = (combined if self.combine else second_only)(
             sizes, before, sums.astype(np.float64), (first.variance, fresh.variance)
         )
         values = np.empty(cells.size)
@@ -221,7 +221,7 @@ class Combined:
         return self.sums / self.sizes
 
 
-def second_alone(sizes: Floats, before: Floats, fresh: Floats, variances: tuple[float, float]) -> Combined:
+def second_only(sizes: Floats, before: Floats, fresh: Floats, variances: tuple[float, float]) -> Combined:
     """Return the sums of phase two as they are."""
     return Combined(sizes, fresh, before, fresh, np.ones(sizes.size), variances)
 

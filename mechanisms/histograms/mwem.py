@@ -187,8 +187,8 @@ class Mwem(Mechanism):
 
     def _split(self, share: Fraction, channel: Channel) -> tuple[Fraction, Fraction]:
         """Return the pure ε of a round's pick, and what is left of its share for the answer."""
-        alone = Fraction(1, 2) if self.workload == "ranges" else Fraction(1, 10)
-        part = share * (alone if self.pick_share == "auto" else Fraction(self.pick_share))
+        usual = Fraction(1, 2) if self.workload == "ranges" else Fraction(1, 10)
+        part = share * (usual if self.pick_share == "auto" else Fraction(self.pick_share))
         epsilon = channel.pure_epsilon(part)
         return epsilon, share - channel.pure_cost(epsilon)
 

@@ -78,7 +78,7 @@ class QuantileChoices(Mechanism):
         shape, bins = counts.shape[:-1], counts.shape[-1]
         # A public bound that brings no two histograms further apart.
         rows = np.minimum(counts.reshape(-1, bins), _LARGEST_TOTAL // bins)
-        rank, beside = Fraction(self.at), channel.remaining * Fraction(self.margin_share)
+        rank, for_sums = Fraction(self.at), channel.remaining * Fraction(self.margin_share)
         above, parts = rank.numerator, rank.denominator
         upto = np.cumsum(rows, axis=1)
         wanted = above * upto[:, -1:]
@@ -86,7 +86,7 @@ class QuantileChoices(Mechanism):
         chosen = channel.pick_each(
             -np.maximum(missed, 0).reshape(-1),
             np.arange(len(rows)) * bins,
-            channel.pure_epsilon(channel.remaining - beside),
+            channel.pure_epsilon(channel.remaining - for_sums),
             sensitivity=self.heaviest * max(above, parts - above),
             purpose="choice",
         )
@@ -100,8 +100,8 @@ class QuantileChoices(Mechanism):
     def finish(self, measured: Measured) -> Release:
         """Return rows of position, rate and noisy sums (..., numbers), with the variance of the sums."""
         choice, noise = measured.transcript
-        chosen, beside = measured.arrays["chosen"], measured.arrays["beside"]
+        chosen, sums = measured.arrays["chosen"], measured.arrays["beside"]
         # A position that misses by t records, or d·t parts, comes up with exp(-d·t/scale) at most.
         rate = np.full(chosen.shape, Fraction(self.at).denominator / float(choice.scale))
-        rows = np.concatenate([np.stack([chosen, rate], axis=-1), beside], axis=-1)
+        rows = np.concatenate([np.stack([chosen, rate], axis=-1), sums], axis=-1)
         return measured.release(rows, variance_of(noise), rate=float(rate.flat[0]), cells=prod(chosen.shape))

@@ -345,23 +345,23 @@ class Parts:
         if whole is None or part is None:
             return None
 
-        def beside(name: str, sign: int) -> Floats:
-            return _beside(getattr(part, name)[:, 0], getattr(whole, name)[self.of, 0], sign)
+        def pairs(name: str, sign: int) -> Floats:
+            return _pairs(getattr(part, name)[:, 0], getattr(whole, name)[self.of, 0], sign)
 
         if at_worst:
             one, all_ = (np.sqrt(item.variance[:, 0]) + item.rms_error[:, 0] for item in (part, whole))
-            rms_error = _beside(one, all_[self.of], 1)
-            return SelectedCells.at_worst(beside("values", -1), rms_error, beside("moved", 1))
+            rms_error = _pairs(one, all_[self.of], 1)
+            return SelectedCells.at_worst(pairs("values", -1), rms_error, pairs("moved", 1))
         variance, rms_error, moved = (
-            np.maximum(beside(name, -1), 0.0) for name in ("variance", "rms_error", "moved")
+            np.maximum(pairs(name, -1), 0.0) for name in ("variance", "rms_error", "moved")
         )
         steps = np.column_stack([part.step[:, 0], whole.step[self.of, 0]])
         return SelectedCells(
-            beside("values", -1), variance, np.where(variance > 0, steps, 0.0), rms_error, moved
+            pairs("values", -1), variance, np.where(variance > 0, steps, 0.0), rms_error, moved
         )
 
 
-def _beside(part: Floats, whole: Floats, sign: int) -> Floats:
+def _pairs(part: Floats, whole: Floats, sign: int) -> Floats:
     """Return (rows, 2) numbers of the parts, and of the rests: those of the whole with or less these."""
     known = np.isfinite(part) & np.isfinite(whole)  # of the rest nothing is known either where not
     rest = np.where(known, np.where(known, whole, 0.0) + sign * np.where(known, part, 0.0), np.inf)

@@ -413,12 +413,12 @@ class Rows:
         if prod(len(groups.codes) for _, groups in plan.by) > MOST_ROWS:
             hint = f"group by fewer attributes; {MOST_ROWS} rows are possible"
             raise InputError("the answer would have too many rows", where="query", hint=hint)
-        alone = axes.tree is None  # a table without a hierarchy has one leaf
+        no_tree = axes.tree is None  # a table without a hierarchy has one leaf
         if not classes:
             classes = CellClasses.of_plans(axes.attributes, plan)
-            classes = [*classes[: 1 - alone], *_of_chosen(plan, classes)[1 - alone :]]
-        shape = (*[1] * alone, *(len(item.first) for item in classes))
-        picked = np.broadcast_to(passed(plan.tests, classes)[(None,) * alone], shape)
+            classes = [*classes[: 1 - no_tree], *_of_chosen(plan, classes)[1 - no_tree :]]
+        shape = (*[1] * no_tree, *(len(item.first) for item in classes))
+        picked = np.broadcast_to(passed(plan.tests, classes)[(None,) * no_tree], shape)
         row, columns = np.zeros((1,) * len(shape), np.intp), len(plan.numbers[0])
         for place, groups in plan.by:
             row = row * len(groups.codes) + axes.along(place, groups.of[classes[place].first])
@@ -426,7 +426,7 @@ class Rows:
         some = np.bincount(of, minlength=1) > 0
         of = (np.cumsum(some) - 1)[of]
         if plan.of is not None:
-            axis = plan.of + alone
+            axis = plan.of + no_tree
             mask = picked.any(axis=tuple(other for other in range(len(shape)) if other != axis))
             column = np.broadcast_to(axes.along(plan.of, np.cumsum(mask) - 1), shape)
             of = of * columns + column[picked]

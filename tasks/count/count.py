@@ -169,14 +169,14 @@ def _counted(
 ) -> Iterator[tuple[Table, str, Counts]]:
     """Yield the counts of every measured level that fits into memory, and the sums of every measure."""
     held = [table for table in loaded.spec.arrays if not loaded.in_slabs(table)]
-    told_apart = [
+    distinct = [
         table for table in held if table.measured is not None and table.measured.identifier is not None
     ]
-    for group in _passes(loaded, [table for table in held if table not in told_apart]):
+    for group in _passes(loaded, [table for table in held if table not in distinct]):
         for table, counts in zip(group, _count_group(loaded, handle, scratch, group, key), strict=True):
             for level, array in counted_levels(loaded, table, counts):
                 yield table, level, array
-    for group in _passes(loaded, told_apart):
+    for group in _passes(loaded, distinct):
         for of_table in _count_distinct(loaded, handle, scratch, group, key):
             yield of_table.table, of_table.level, of_table.array
 

@@ -129,7 +129,7 @@ def _moves(scratch: Path, home: Home, bases: list[Path]) -> dict[Path, Path]:
         if kind == "home":
             moves[path] = home.path.joinpath(*rest)
         elif kind == "beside":
-            moves[path] = home.beside_ledger.joinpath(*rest)
+            moves[path] = home.ledger_folder.joinpath(*rest)
         elif kind == "drafts":
             draft = json.loads((scratch / "beside" / "drafts" / rest[0]).read_bytes())
             moves[path] = Path(draft["draft"]).joinpath(*rest[1:])

@@ -291,8 +291,8 @@ class SparkSource:
         folders = folder_columns(address)
         if folders:
             # Without a base path the names of folders hold no values.
-            alone = self._run.session.read.option("__globPaths__", "false").parquet(address)
-            require_apart(folders, alone.schema.names, columns, PurePosixPath(address).name)
+            without_folders = self._run.session.read.option("__globPaths__", "false").parquet(address)
+            require_apart(folders, without_folders.schema.names, columns, PurePosixPath(address).name)
         return {
             field.name: kind
             if (kind := field.dataType.typeName()) in _NESTED

@@ -256,10 +256,10 @@ def _single(
     layout: Layout, noise: dict[str, float], variances: Floats, shape: tuple[int, ...]
 ) -> NDArray[np.bool_]:
     """Return the mask of estimates with the variance of a single measurement."""
-    alone = np.zeros(shape, bool)
+    single = np.zeros(shape, bool)
     for level, nodes in layout.cuts.items():
-        alone[nodes] = np.isclose(variances[nodes], noise[level], rtol=1e-9, atol=0.0)
-    return alone
+        single[nodes] = np.isclose(variances[nodes], noise[level], rtol=1e-9, atol=0.0)
+    return single
 
 
 def _simulated(
@@ -534,8 +534,8 @@ def linear_margins(
         noisy, nodes = _noisy(layout, level, part), layout.cuts[level]
         if noisy is not None:
             if not layout.adds_up:  # of two measurements of one node the better one stands
-                alone = np.isclose(estimate.variances[nodes].max(axis=1), np.max(noisy.variance), rtol=1e-9)
-                nodes = nodes[alone]
+                single = np.isclose(estimate.variances[nodes].max(axis=1), np.max(noisy.variance), rtol=1e-9)
+                nodes = nodes[single]
             sigma = None if noisy.scale is not None else float(part.measured.transcript[0].scale)
             half[nodes] = margins(estimate.variances[nodes], confidence, scale=noisy.scale, sigma=sigma)
     spread: Floats = np.broadcast_to(half, estimate.values.shape)

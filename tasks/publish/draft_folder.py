@@ -290,4 +290,4 @@ def require_accepted(home: Home, ledger: Ledger, release_id: str) -> Draft:
 
 
 def _record(home: Home, release_id: str) -> Path:
-    return home.beside_ledger / "drafts" / release_id
+    return home.ledger_folder / "drafts" / release_id

@@ -216,7 +216,7 @@ class Shape:
             name, layout, nodes, labels, flagged, ("count", "margin", *names), whole=rounded, measures=names
         )
 
-    def codes_alone(self) -> Shape:
+    def only_codes(self) -> Shape:
         """Return it without levels and labels, which follow from the codes."""
         return replace(self, labels=tuple(label for label in self.labels if label in self.dimensions))
 

@@ -400,14 +400,14 @@ def _level(name: str, pairs: _Pairs) -> ComparedLevel | None:
 def _largest(layout: Layout, level: str, pairs: _Pairs, least: float) -> list[tuple[float, Difference]]:
     """Return the largest differences relative to their margins, or absolute ones where none is given."""
     in_both: list[tuple[float, Difference]] = []
-    alone: list[tuple[float, Difference]] = []
+    without_margins: list[tuple[float, Difference]] = []
     any_known = False
     for done, old, new, margin in pairs.parts():
         known = np.isfinite(margin)
         away = np.nan_to_num(np.abs(new - old))
         any_known = any_known or bool(known.any())
         rank = np.where(known, away / np.where(known, np.maximum(margin, least), 1), -1.0)
-        for differences, by in ((in_both, rank), (alone, away)):
+        for differences, by in ((in_both, rank), (without_margins, away)):
             if by is away and any_known:
                 continue
             most = min(LARGEST, by.size)
@@ -420,6 +420,6 @@ def _largest(layout: Layout, level: str, pairs: _Pairs, least: float) -> list[tu
                 what = in_words(layout, int(pairs.here[0][done + row]), int(pairs.here[1][column]))
                 entry = Difference(level, what, float(old[row, column]), float(new[row, column]), bound)
                 differences.append((float(by[row, column]), entry))
-    most_of_all = in_both if any_known else alone
+    most_of_all = in_both if any_known else without_margins
     most_of_all.sort(key=lambda change: -change[0])  # of equal ones the first in the table
     return most_of_all[:LARGEST]

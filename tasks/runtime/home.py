@@ -143,10 +143,10 @@ class Home:
     @property
     def measurements(self) -> Path:
         """Folder of the durable measurement store."""
-        return self.beside_ledger / "measurements"
+        return self.ledger_folder / "measurements"
 
     @property
-    def beside_ledger(self) -> Path:
+    def ledger_folder(self) -> Path:
         """Folder of the ledger's file; the home where the ledger is not a file."""
         try:
             url = sqlalchemy.make_url(self.ledger_url)
@@ -185,7 +185,7 @@ class Home:
             the ledger; or the command that prints it does not.
         """
         note_data_opened()
-        check = self.beside_ledger / "secret.check"
+        check = self.ledger_folder / "secret.check"
         command = secret_command()
         value = self._secret_in_file(check) if command is None else secret_of(command)
         expected = hmac.new(value, _CHECK, hashlib.sha256).hexdigest().encode()

@@ -132,8 +132,10 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
         return Neighbours(privacy.relation, 1, privacy.loss)
     cells = _cells(spec, domains)
     # No invariant distinguishes columns that are read besides the cells, where these leave them open.
-    beside, bound = open_values(_read(spec), cells, spec.columns, domains)
-    columns = {name for name, size in cells.items() if size > 1} | {f"value of {name}" for name in beside}
+    open_columns, bound = open_values(_read(spec), cells, spec.columns, domains)
+    columns = {name for name, size in cells.items() if size > 1} | {
+        f"value of {name}" for name in open_columns
+    }
     seen = [_seen(spec, known, cells, domains) for known in spec.invariants]
     units: int | None = replaced_records(sorted(columns), seen or [frozenset()])
     if (privacy.max_contributions > 1 and units != 1) or (

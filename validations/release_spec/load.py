@@ -29,7 +29,7 @@ from tabularium.validations.release_spec.checks.fact_checks import (
     check_rates,
     check_universes,
 )
-from tabularium.validations.release_spec.checks.prior_checks import check_priors, published_beside
+from tabularium.validations.release_spec.checks.prior_checks import check_priors, published_places
 from tabularium.validations.release_spec.checks.publication_checks import (
     check_formats,
     check_publication,
@@ -333,7 +333,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_rules(partial)
     check_targets(partial)
     check_look_ups(partial, file.parent)
-    check_priors(partial, published_beside(partial, file.parent))
+    check_priors(partial, published_places(partial, file.parent))
     if parsed is None or document.problems:
         return None
     share = Fraction(1, len(parsed.tables))

@@ -86,7 +86,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 # Great Expectations runs in a process of its own, where it is imported while a release goes on here. The
-# process lives as long as the block of `suites_beside`. It gets suites and small tables of numbers through
+# process lives as long as the block of `suites_apart`. It gets suites and small tables of numbers through
 # a pipe and answers with booleans; it inherits what keeps this process from leaving anything behind.
 
 _PROGRAM = (
@@ -98,7 +98,7 @@ _process: ContextVar[subprocess.Popen[bytes] | None] = ContextVar("tabularium_su
 
 
 @contextmanager
-def suites_beside() -> Iterator[None]:
+def suites_apart() -> Iterator[None]:
     """Have suites of the block run in another process, which imports the library at once.
 
     Where the library is imported already, suites run here.

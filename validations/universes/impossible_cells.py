@@ -102,8 +102,8 @@ def impossible_notes(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list[s
             notes.append(f"{cells} of table {table.name} are impossible: they are zero, and not measured")
         everywhere = table.model_copy(update={"where": None})
         for number, fact in enumerate(spec.impossible):
-            alone = spec.model_copy(update={"impossible": (fact,)})
-            if impossible_in(alone, domains, everywhere) is not None:
+            with_one = spec.model_copy(update={"impossible": (fact,)})
+            if impossible_in(with_one, domains, everywhere) is not None:
                 shown.add(number)
     for number, fact in enumerate(spec.impossible):
         if number not in shown:

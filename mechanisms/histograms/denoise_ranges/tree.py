@@ -86,9 +86,9 @@ class SplitTree:
             opens[1:] = halves[1:] != halves[:-1]
             begin = np.flatnonzero(opens)
             end = np.append(begin[1:], codes.size)
-            alone, odd = end - begin == 1, codes[begin] & 1 == 1
+            single, odd = end - begin == 1, codes[begin] & 1 == 1
             firsts.append(np.where(odd, codes.size, begin))
-            seconds.append(np.where(odd, begin, np.where(alone, codes.size, begin + 1)))
+            seconds.append(np.where(odd, begin, np.where(single, codes.size, begin + 1)))
             sizes.append(np.add.reduceat(sizes[-1], begin))
             starts.append(starts[-1][begin])
             codes = halves[begin]
@@ -204,8 +204,8 @@ def _joined_halves(
     spread = variances[first] + variances[second]
     contrasts = (1 - share) * sums[first] - share * sums[second]
     noises = (1 - share) ** 2 * variances[first] + share**2 * variances[second]
-    alone = (share == 0) | (share == 1)
-    contrasts[alone], noises[alone] = 0.0, inf
+    single = (share == 0) | (share == 1)
+    contrasts[single], noises[single] = 0.0, inf
     return together, spread, contrasts, noises
 
 

@@ -73,11 +73,11 @@ def margins(
     if whole:
         widths = np.ceil(widths)
     if scale is not None:
-        alone = np.isclose(given, laplace_variance(scale), rtol=1e-9, atol=0.0)
-        widths = np.where(alone, float(laplace_margin(scale, level)), widths)
+        single = np.isclose(given, laplace_variance(scale), rtol=1e-9, atol=0.0)
+        widths = np.where(single, float(laplace_margin(scale, level)), widths)
     if sigma is not None:
-        alone = np.isclose(given, gaussian_variance(sigma**2), rtol=1e-6, atol=0.0)
-        widths = np.where(alone, gaussian_margin(sigma, level), widths)
+        single = np.isclose(given, gaussian_variance(sigma**2), rtol=1e-6, atol=0.0)
+        widths = np.where(single, gaussian_margin(sigma, level), widths)
     return widths
 
 

@@ -316,8 +316,8 @@ class Pool:
         above = np.maximum(parents, 0)
         members = self._members[above if made.nodes is None else made.nodes[above]]
         means: Floats = made.values[above] / members
-        alone = parents < 0
-        means[alone] = made.values[rows][alone].mean(axis=1, keepdims=True)
+        roots = parents < 0
+        means[roots] = made.values[rows][roots].mean(axis=1, keepdims=True)
         return means
 
 

@@ -378,7 +378,16 @@ def level_cells(table: Table, domains: dict[str, Domain]) -> dict[str, int]:
     return {level: math.prod(shape) for level, shape in level_shapes(table, domains).items()}
 
 
-def table_rows(table: TableEntry, domains: dict[str, Domain], *, added_up: bool) -> int:
+def published_sizes(partial: PartialSpec) -> Iterator[tuple[Path, TableEntry, int]]:
+    """Yield each table that can be read: its path, itself, and its rows when it is published."""
+    added_up = partial.postprocessing is None or partial.postprocessing.consistency
+    for index, table in partial.tables:
+        path = ("tables", index)
+        if all(name in partial.domains for name in table.dimensions) and partial.reads((*path, "levels")):
+            yield path, table, _published_rows(table, partial.domains, added_up=added_up)
+
+
+def _published_rows(table: TableEntry, domains: dict[str, Domain], *, added_up: bool) -> int:
     """Return the rows of a published table: its cells at every node down to the deepest measured level.
 
     Where levels are not made to add up (``added_up``), only those that were measured are published.

@@ -84,7 +84,7 @@ class Noise:
     ----------
     variance
         Variance of each, in steps, after tables and levels were made to agree.
-    alone
+    single
         Scale (discrete Laplace) or σ (Gaussian) where the number is a single measurement, by its name in
         :func:`~tabularium.mechanisms.inference.margins_of_error.half_widths.margins`.
     rate
@@ -94,7 +94,7 @@ class Noise:
     """
 
     variance: float
-    alone: dict[str, float]
+    single: dict[str, float]
     rate: float = math.inf
     over: float = 0.0
 
@@ -103,7 +103,7 @@ class Noise:
         return replace(
             self,
             variance=self.variance / times**2,
-            alone={name: size / times for name, size in self.alone.items()},
+            single={name: size / times for name, size in self.single.items()},
             rate=self.rate * times,
             over=self.over / times**2,
         )
@@ -556,3 +556,19 @@ class Measure(Part, ABC):
             }
             for code, bottom, top, most in groups
         ]
+
+
+class AddsOne(Measure, ABC):
+    """A measure to which a record adds 0 or 1."""
+
+    @property
+    def grid(self) -> Fraction:
+        return Fraction(1)
+
+    @property
+    def bottoms(self) -> tuple[int, ...]:
+        return (0,)
+
+    @property
+    def tops(self) -> tuple[int, ...]:
+        return (1,)
