@@ -103,10 +103,7 @@ class Outcome:
 def release_tables(request: Request, loaded: Loaded | None = None) -> Outcome:
     """Publish what a spec asks for; doing it again changes and costs nothing.
 
-    Parameters
-    ----------
-    loaded
-        Its spec, where this process has read it already.
+    ``loaded``: its spec, where this process has read it already.
 
     Raises
     ------

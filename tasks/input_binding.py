@@ -65,10 +65,7 @@ def has_source(home: Home, release_id: str, main: str) -> bool:
 def require_bound(home: Home, release_id: str, digest: str, *, drawing: bool = False) -> bool:
     """Refuse an input other than the one a release is bound to; return whether it is bound.
 
-    Parameters
-    ----------
-    drawing
-        Whether noise is being drawn for it, so that it must be bound.
+    ``drawing``: whether noise is being drawn for it, so that it must be bound.
 
     Raises
     ------
@@ -97,10 +94,7 @@ def require_bound(home: Home, release_id: str, digest: str, *, drawing: bool = F
 class Claim:
     """The charge that claims an input.
 
-    Attributes
-    ----------
-    again
-        Whether it may be charged for several periods of the product.
+    ``again``: whether it may be charged for several periods of the product.
     """
 
     release_id: str
@@ -116,10 +110,7 @@ def charging(
 ) -> Iterator[None]:
     """Claim an input for the account that is charged inside the block, then bind the release to it.
 
-    Parameters
-    ----------
-    digest, main
-        Of the whole input, and of its main source where it has look-ups.
+    ``digest``, ``main``: of the whole input, and of its main source where it has look-ups.
 
     Raises
     ------

@@ -61,10 +61,7 @@ _SPENT = {"drawing", "measured", "published", "abandoned"}
 class Drawn:
     """A drawn tally.
 
-    Attributes
-    ----------
-    number
-        With noise; it may be below zero.
+    ``number``: with noise; it may be below zero.
     """
 
     tally: Tally

@@ -264,15 +264,10 @@ def resume_waiting(
 
     A run that nothing was decided for asks the ledger and is suspended again.
 
-    Parameters
-    ----------
-    release_id, spec_digests
-        Only those of this release or these specs; all of them where neither is given.
+    ``release_id``, ``spec_digests``: only those of this release or these specs; all of them where neither is
+    given.
 
-    Returns
-    -------
-    list of str
-        The digest of the spec of each run that goes on.
+    Returns the digest of the spec of each run that goes on.
 
     Raises
     ------

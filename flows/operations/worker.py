@@ -60,15 +60,10 @@ def watch_stale_runs(worker: str) -> None:
 def mark_ended(client: SyncPrefectClient, worker: str, missed: set[uuid.UUID]) -> set[uuid.UUID]:
     """Mark the runs that had no process at the last look and have none now.
 
-    Parameters
-    ----------
-    missed
-        The states of those that had none at the last look. A process that begins or ends is missed once.
+    ``missed``: the states of those that had none at the last look. A process that begins or ends is missed
+    once.
 
-    Returns
-    -------
-    set of uuid.UUID
-        The states of those that have none now.
+    Returns the states of those that have none now.
     """
     from prefect.client.schemas.objects import StateType
     from prefect.states import Crashed

@@ -62,10 +62,7 @@ def released_apart(written: Path, home: Path, spec: Path) -> Path:
 
     The stages of the child are reported here. Its notes are not: they are about made-up records.
 
-    Parameters
-    ----------
-    spec
-        The spec that is rehearsed: problems name it.
+    ``spec``: the spec that is rehearsed: problems name it.
 
     Raises
     ------

@@ -52,8 +52,6 @@ def spectrum(values: Floats) -> Floats:
 
     ``values``: Double words, shape (2, *shape).
 
-    Returns
-    -------
     Shape (4, *shape[:-1], shape[-1]//2 + 1).
     """
     shape = values.shape[1:]

@@ -192,9 +192,7 @@ def measure(
 ) -> dict[str, Array]:
     """Spend all there is on noise for the first ``radii`` radii.
 
-    Returns
-    -------
-    Either ``cells``, int64 in the shape of the transform, or ``coefficients``, float64 of shape (z,).
+    Returns either ``cells``, int64 in the shape of the transform, or ``coefficients``, float64 of shape (z,).
     """
     if plan.on_cells[radii - 1]:
         return {"cells": channel.laplace(bounded, channel.remaining, purpose="cells")}

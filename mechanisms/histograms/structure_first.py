@@ -361,6 +361,8 @@ def ranks_of(cells: Integers) -> Ranks:
     Level by level, from the highest binary digit of the ranks, those with digit 0 are moved before those with
     digit 1, in the order they had.
 
+    Source: Claude, Navarro, Ordóñez 2015, "The wavelet matrix".
+
     Returns
     -------
     lower
@@ -373,8 +375,6 @@ def ranks_of(cells: Integers) -> Ranks:
         Shape (n,): the cells in ascending order.
     totals
         Shape (n + 1,): the sum of the first i cells.
-
-    Source: Claude, Navarro, Ordóñez 2015, "The wavelet matrix".
     """
     size = cells.size
     order = np.argsort(cells, kind="stable")
@@ -398,6 +398,8 @@ def mean_costs(sums: Integers, edges: Integers, cap: int, unit: int, last: int) 
     term that all bins together always have (see
     ``tabularium.mechanisms.histograms.structure_first``).
 
+    int64, shape (last,).
+
     Parameters
     ----------
     sums
@@ -408,10 +410,6 @@ def mean_costs(sums: Integers, edges: Integers, cap: int, unit: int, last: int) 
         Such that unit·n·cap² is at most 2^62.
     last
         From 1 to m.
-
-    Returns
-    -------
-    int64, shape (last,).
     """
     costs = np.empty(last, np.int64)
     for first in range(last):
@@ -432,6 +430,8 @@ def median_costs(ranks: Ranks, edges: Integers, last: int) -> Integers:
     Each bin's lower median is found by going down the levels of ``ranks``; the sums of the cells that are
     smaller are collected on the way. O(log n) per bin.
 
+    int64, shape (last,).
+
     Parameters
     ----------
     ranks
@@ -440,10 +440,6 @@ def median_costs(ranks: Ranks, edges: Integers, last: int) -> Integers:
         Shape (m + 1,).
     last
         From 1 to m.
-
-    Returns
-    -------
-    int64, shape (last,).
     """
     lower, zeros, sums, ordered, totals = ranks
     costs = np.empty(last, np.int64)

@@ -21,8 +21,6 @@ def outward_sums(counts: Integers, places: Integers) -> Integers:
 
     ``counts``: (rows, bins). ``places``: (rows,) a position in each row.
 
-    Returns
-    -------
     (rows, 2·reaches). Cell j holds the positions that lie 2^j to 2^(j + 1) - 1 away; 0 beyond the ends.
     """
     rows, bins = counts.shape

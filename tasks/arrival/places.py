@@ -387,10 +387,6 @@ def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | Non
     name
         Of the drop's folder; by default the period.
 
-    Returns
-    -------
-    The drop
-
     Raises
     ------
     InputError

@@ -265,10 +265,7 @@ def _year(path: Path) -> str:
 def first_spec(outline: Outline, source: str) -> str:
     """Return the text of a spec for a file.
 
-    Parameters
-    ----------
-    source
-        The path of the file, as the spec names it.
+    ``source``: the path of the file, as the spec names it.
 
     Raises
     ------

@@ -83,10 +83,7 @@ class SlabbedCounts:
     def at(self, positions: NDArray[np.int64], first: int, last: int) -> Counts:
         """Count some nodes of a level: (last - first, sizes of the other dimensions).
 
-        Parameters
-        ----------
-        positions
-            (nodes,) the node of the level that each node of the finest level lies in.
+        ``positions``: (nodes,) the node of the level that each node of the finest level lies in.
         """
         counts = np.zeros((last - first, *self.shape[1:]), np.int64)
         for number, (low, high) in enumerate(slabs(self.shape)):

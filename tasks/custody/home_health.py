@@ -50,10 +50,7 @@ _DELIVERING = 600.0  # seconds after which nothing more is to be expected of who
 class HealthCheck:
     """The result of one check.
 
-    Attributes
-    ----------
-    hint
-        What to do about it; empty where all is well.
+    ``hint``: what to do about it; empty where all is well.
     """
 
     thing: str

@@ -56,10 +56,7 @@ class RestoreResult:
 def restore(source: Path, home: Home, lock: Lock, publications: Path | None = None) -> RestoreResult:
     """Restore a backup into an empty home.
 
-    Parameters
-    ----------
-    publications
-        Where publication folders go; without it, to where they were.
+    ``publications``: where publication folders go; without it, to where they were.
 
     Raises
     ------

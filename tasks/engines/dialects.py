@@ -58,10 +58,7 @@ def records_table(types: dict[str, str]) -> Any:
 def sql_of(expression: Any, dialect: Dialect, records: str) -> str:
     """Return the SQL of an expression over :func:`records_table`.
 
-    Parameters
-    ----------
-    records
-        The query, in the dialect, that gives the records.
+    ``records``: the query, in the dialect, that gives the records.
     """
     compiler = (_postgres() if dialect == "postgres" else _pyspark())(records)
     query = compiler.to_sqlglot(expression)

@@ -364,10 +364,7 @@ def require_one_schema(
 ) -> dict[str, str]:
     """Return the types of columns, which must be the same in every file.
 
-    Parameters
-    ----------
-    schemas
-        Each file, with the types of its columns.
+    ``schemas``: each file, with the types of its columns.
 
     Raises
     ------

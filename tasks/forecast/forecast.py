@@ -42,10 +42,7 @@ from tabularium.validations.release_spec.tables import Table
 class NumberMargin:
     """The margin of one number, which is a count where ``reading`` has no measure.
 
-    Attributes
-    ----------
-    reading
-        Of its array, only with the bounds of its group.
+    ``reading``: of its array, only with the bounds of its group.
     """
 
     reading: ArrayMargin
@@ -199,10 +196,7 @@ class Expected:
 def forecast(loaded: Loaded, like: Released | None = None) -> list[Expected]:
     """Return the expected margins of every number that a spec publishes.
 
-    Parameters
-    ----------
-    like
-        A published release whose counts say how many records cells have, before what the spec states.
+    ``like``: a published release whose counts say how many records cells have, before what the spec states.
 
     Raises
     ------

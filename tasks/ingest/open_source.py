@@ -594,10 +594,7 @@ def parquet_table(connection: Any, listed: Found, wanted: Mapping[str, str]) -> 
 def contradicted(connection: Any, table: str, wanted: Mapping[str, str]) -> str | None:
     """Return a column in which a file contradicts the name of its folder, if there is one.
 
-    Parameters
-    ----------
-    table
-        SQL of this module, which could not be read to its end.
+    ``table``: SQL of this module, which could not be read to its end.
     """
     try:
         connection.execute(f"SELECT {', '.join(f'max({raw})' for raw in wanted)} FROM ({table})").fetchall()

@@ -75,9 +75,7 @@ _EXACT = 2**53  # below it every whole number is a double
 def take_snapshot(loaded: Loaded, columns: tuple[str, ...], target: Path) -> frozenset[str]:
     """Write the needed columns of the spec's table to ``target``, as text, mode 0600.
 
-    Returns
-    -------
-    The columns of instants, which are written in UTC
+    Returns the columns of instants, which are written in UTC.
 
     Raises
     ------

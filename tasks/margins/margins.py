@@ -67,10 +67,7 @@ def of_known(
 
     Those are what invariants settle, and cells that nobody can be in.
 
-    Parameters
-    ----------
-    consistent, note
-        What consistency made of the measurements, and how it went.
+    ``consistent``, ``note``: what consistency made of the measurements, and how it went.
     """
     made = {**made, **_of_impossible(run, made)}
     if not run.loaded.spec.postprocessing.consistency:

@@ -66,10 +66,7 @@ class MarginTarget:
 def aims_of(model: PlannedModel, counts: Counts | None) -> list[MarginTarget]:
     """Return the targets of a spec as margins; a target without a level is for every published level.
 
-    Parameters
-    ----------
-    counts
-        Public ones, by which parts of unreliable cells are judged.
+    ``counts``: public ones, by which parts of unreliable cells are judged.
 
     Raises
     ------
@@ -187,10 +184,7 @@ class Bounds:
 def bounds_like(loaded: Loaded, release: Released) -> tuple[Bounds, ...]:
     """Return proposed bounds from a release for every measure of a spec.
 
-    Parameters
-    ----------
-    loaded
-        The spec; the noise of a measure is taken at the budget that it has there.
+    ``loaded``: the spec; the noise of a measure is taken at the budget that it has there.
     """
     return tuple(
         _proposed(loaded, table, name, measure, release)

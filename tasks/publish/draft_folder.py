@@ -53,10 +53,7 @@ if TYPE_CHECKING:
 class DraftLocation:
     """The folder of a draft, the folder where it will be published, and the tallies published with it.
 
-    Attributes
-    ----------
-    tallies, tallies_fence
-        The charge of its tallies; empty and 0 where there are none.
+    ``tallies``, ``tallies_fence``: the charge of its tallies; empty and 0 where there are none.
     """
 
     draft: str

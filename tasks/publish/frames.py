@@ -41,10 +41,7 @@ _HISTOGRAM = 64 * MIB  # bytes of text: it has a row for each size that there is
 class Frame:
     """Rows that are computed on demand: any part of them, and always the same.
 
-    Attributes
-    ----------
-    make
-        ``(first, last) -> rows``, the last one left out.
+    ``make``: ``(first, last) -> rows``, the last one left out.
     """
 
     num_rows: int

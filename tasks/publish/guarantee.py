@@ -73,10 +73,7 @@ def best_test(rho: Fraction, false_alarm: float) -> float:
 def promise(privacy: Privacy, near: Neighbours) -> list[str]:
     """Return the meaning of the guarantee, as sentences for a reader without mathematics.
 
-    Parameters
-    ----------
-    near
-        Which inputs are compared, the exact facts being taken as known.
+    ``near``: which inputs are compared, the exact facts being taken as known.
     """
     unit = privacy.unit.called
     sentences = [GIVEN, *([] if near.fixed is None else _fixed(privacy, near, unit))]

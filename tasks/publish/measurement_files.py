@@ -50,10 +50,7 @@ def measurement_files(
 ) -> Iterator[tuple[str, Callable[[], Frame]]]:
     """Yield the files of one table's measurements: name, and a function that returns the content.
 
-    Parameters
-    ----------
-    parts
-        Level -> what was drawn.
+    ``parts``: level -> what was drawn.
     """
     for level, part in parts.items():
         for key, array in part.measured.arrays.items():
@@ -79,10 +76,7 @@ def file_name(table: str, level: str, array: str, *, plain: bool) -> str:
 def read_measurement(folder: Path, table: str, level: str = "", *, most: int = MOST_CELLS) -> Measured:
     """Read a published measurement back.
 
-    Parameters
-    ----------
-    most
-        Numbers that each of its arrays may have.
+    ``most``: numbers that each of its arrays may have.
 
     Raises
     ------

@@ -153,11 +153,8 @@ def measures_of(
 ) -> Measures | None:
     """Return a function that makes the numbers of a table's measures at nodes; None if it has no measures.
 
-    Parameters
-    ----------
-    layouts, estimates, half
-        Of each array: how it lies in memory, its finished numbers and their margins, as in
-        :func:`tabularium.tasks.margins.measure_margins.measure_numbers`.
+    ``layouts``, ``estimates``, ``half``: of each array: how it lies in memory, its finished numbers and their
+    margins, as in :func:`tabularium.tasks.margins.measure_margins.measure_numbers`.
     """
     arrays = {name: array_of(table.measures, table.name, name) for name in table.measures}
     over = {name: denominator_at(loaded, layouts[array], estimates) for name, array in arrays.items()}

@@ -353,10 +353,7 @@ def last_total(run: Run) -> int | None:
 def last_number(run: Run, rule: str, counts: str) -> int | None:
     """Return the earlier number with which a noisy rule compares; None if none was published.
 
-    Parameters
-    ----------
-    counts
-        ``units`` or ``records``: what it counts.
+    ``counts``: ``units`` or ``records``: what it counts.
     """
     certificate = _last_certificate(run)
     if certificate is None:

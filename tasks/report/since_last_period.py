@@ -129,9 +129,7 @@ def comparable(
 ) -> tuple[bool, str | None]:
     """Say whether a table of two releases, or a measure of it, can be compared.
 
-    Returns
-    -------
-    Whether it can, and why it cannot, or has no margins then.
+    Returns whether it can, and why it cannot, or has no margins then.
     """
     if name not in now.layouts:
         return False, "only the earlier one has it, or it is a histogram"

@@ -48,10 +48,8 @@ _POLICY = "default-src 'none'; style-src 'self'; script-src 'self'; base-uri 'no
 def pages(release_catalogue: ReleaseCatalogue, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield every file of the site: its path, and its text.
 
-    Parameters
-    ----------
-    addresses
-        Of each release, by its id: where its folder lies, seen from the first page; ends with a slash.
+    ``addresses``: of each release, by its id: where its folder lies, seen from the first page; ends with a
+    slash.
     """
     made = templates("tabularium.tasks.site", "tabularium.tasks.report")
     made.filters["at"] = partial(quote, safe="")

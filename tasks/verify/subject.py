@@ -350,10 +350,7 @@ def remade(subject: Subject) -> Estimation:
 def remake(released: Released, parts: Parts) -> Estimation:
     """Make the tables of a release again.
 
-    Parameters
-    ----------
-    parts
-        Table, level -> what was measured, finished by its mechanism.
+    ``parts``: table, level -> what was measured, finished by its mechanism.
     """
     certificate = released.certificate
     version = certificate.postprocessing.version

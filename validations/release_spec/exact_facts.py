@@ -122,10 +122,7 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
     are made from one another, or some values cannot occur together, not all of them go together: above one
     record no number is given then.
 
-    Parameters
-    ----------
-    domains
-        Of all columns that the tables count.
+    ``domains``: of all columns that the tables count.
     """
     privacy = spec.privacy
     if not (spec.invariants or _rows_are_fixed(spec)):

@@ -46,6 +46,8 @@ def check_suite(
 ) -> tuple[RuleResult, ...]:
     """Check a table of numbers by a suite.
 
+    Returns a result per rule, in the order of ``expected``.
+
     Parameters
     ----------
     numbers
@@ -55,10 +57,6 @@ def check_suite(
     results
         Where to write what Great Expectations says (booleans and the suite itself), mode 0600; nowhere if
         None.
-
-    Returns
-    -------
-    One result per rule, in the order of ``expected``
 
     Raises
     ------

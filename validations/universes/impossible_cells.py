@@ -70,9 +70,7 @@ def impossible_in(spec: ReleaseSpec, domains: Mapping[str, Domain], table: Table
 
     Those are what facts say, and what lies outside of the table's own universe.
 
-    Returns
-    -------
-    (nodes, cells), nodes down to the deepest measured level
+    (nodes, cells), nodes down to the deepest measured level.
     """
     along = domains[table.along] if table.along is not None else None
     assert along is None or isinstance(along, HierarchyDomain)  # noqa: S101 - the spec's own check
@@ -132,16 +130,14 @@ def impossible_cells(
 ) -> Bools | None:
     """Return which cells of a table are impossible, or None where none is.
 
+    (nodes, cells).
+
     Parameters
     ----------
     facts
         For each, column -> (cells,) the values that cannot occur with those of its other columns.
     along, nodes
         The hierarchy whose first ``nodes`` nodes are the rows; one row without it.
-
-    Returns
-    -------
-    (nodes, cells)
     """
     axes = [*([along.name] if along is not None else []), *others]
     named = list(dict.fromkeys(name for fact in facts for name in fact))
@@ -236,14 +232,9 @@ IMPOSSIBLE = "impossible"
 def without_impossible(rows: Any, facts: Sequence[Impossible], domains: Mapping[str, Domain]) -> Any:
     """Return coded records, none of them impossible: those that are rejected have lost a code.
 
-    Parameters
-    ----------
-    rows
-        Ibis table with what :func:`tabularium.validations.domains.encoding.coded` added.
+    ``rows``: ibis table with what :func:`tabularium.validations.domains.encoding.coded` added.
 
-    Returns
-    -------
-    The same, and where there are facts the column :data:`IMPOSSIBLE`
+    Where there are facts, the column :data:`IMPOSSIBLE` is added.
     """
     names = coded_names(domains)
     if facts:

@@ -144,10 +144,7 @@ def _is_null(records: Any, names: CodedNames, domain: Domain) -> Any:
 def universe_of(text: str, domains: Mapping[str, Domain], *, undeclared: bool = False) -> Universe:
     """Return the universe that ``text`` describes.
 
-    Parameters
-    ----------
-    undeclared
-        A name that is not declared may be tested for nulls: then it is a column of the source.
+    ``undeclared``: a name that is not declared may be tested for nulls: then it is a column of the source.
 
     Raises
     ------

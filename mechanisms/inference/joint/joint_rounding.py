@@ -73,11 +73,8 @@ class Rounded:
 def joint_rounding(table_set: TableSet, estimates: Mapping[str, Estimate]) -> Rounded:
     """Return whole numbers for all tables, and what they violate.
 
-    Parameters
-    ----------
-    estimates
-        Table name to the estimate that ``joint_consistency`` or ``joint_nonnegativity`` returned. A cell of
-        variance 0 whose value is whole is kept.
+    ``estimates``: table name to the estimate that ``joint_consistency`` or ``joint_nonnegativity`` returned.
+    A cell of variance 0 whose value is whole is kept.
 
     Raises
     ------

@@ -132,10 +132,7 @@ def _check_measure_shares(partial: PartialSpec, path: Path, table: TableEntry) -
 def check_arrays(partial: PartialSpec, spec: ReleaseSpec, cells: Mapping[str, int]) -> None:
     """Check that the arrays of all measures fit into memory, and that their noise can be drawn.
 
-    Parameters
-    ----------
-    cells
-        Array -> its numbers, over all measured levels.
+    ``cells``: array -> its numbers, over all measured levels.
     """
     definition = spec.privacy.definition
     places = {table.name: index for index, table in enumerate(spec.tables)}
@@ -429,10 +426,7 @@ def check_mechanism(
 ) -> None:
     """Check name, parameters and definition of a table's mechanism.
 
-    Parameters
-    ----------
-    definition
-        Of the spec; None where it does not read.
+    ``definition``: of the spec; None where it does not read.
     """
     from tabularium.mechanisms import MECHANISMS
 
@@ -635,10 +629,7 @@ def fits(cells: int) -> bool:
 def slabs(shape: tuple[int, ...]) -> Iterator[tuple[int, int]]:
     """Yield the slabs of a level, each as its first row and the one after its last.
 
-    Parameters
-    ----------
-    shape
-        In which the level is counted: its nodes first.
+    ``shape``: in which the level is counted: its nodes first.
     """
     step = max(1, SLAB // max(1, math.prod(shape[1:])))
     return ((first, min(first + step, shape[0])) for first in range(0, shape[0], step))

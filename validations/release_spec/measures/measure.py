@@ -335,10 +335,7 @@ class Measure(Part, ABC):
     def change(self, low: int, width: int) -> int:
         """Return the most by which a record of weight 1 changes one level of the numbers of a group, in L1.
 
-        Parameters
-        ----------
-        low, width
-            The smallest value of the group and T, in steps.
+        ``low``, ``width``: the smallest value of the group and T, in steps.
         """
 
     @abstractmethod
