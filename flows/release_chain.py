@@ -78,7 +78,7 @@ from tabularium.tasks.unit_tallies import afford_tallies, check_tallies, tally
 from tabularium.tasks.validate import validate
 from tabularium.validations.certificate import CERTIFICATE
 from tabularium.validations.release_spec.load import Loaded
-from tabularium.validations.suites.expectations import suites_beside
+from tabularium.validations.suites.expectations import suites_apart
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,7 @@ class Outcome:
 def release_tables(request: Request, loaded: Loaded | None = None) -> Outcome:
     """Publish what a spec asks for; doing it again changes and costs nothing.
 
-    Parameters
-    ----------
-    loaded
-        Its spec, where this process has read it already.
+    ``loaded``: its spec, where this process has read it already.
 
     Raises
     ------
@@ -200,7 +197,7 @@ def _release(run: Run) -> Outcome:
                     _rebuild(run, charge)
                 return _reviewed(run, charge)
             case _:
-                with suites_beside():
+                with suites_apart():
                     return _publish(run, charge)
 
 
@@ -299,7 +296,7 @@ def _rebuild(run: Run, charge: ChargeHandle) -> PublishedHandle:
 
 
 def _offer(run: Run, charge: ChargeHandle) -> None:
-    """Say beside a published release which one of its period is current; refuse one that was withdrawn."""
+    """Note next to a published release which one of its period is current; refuse one that was withdrawn."""
     renew_index(run.ledger, release_folder(run, charge.release_id).parent)
     withdrawn = run.ledger.withdrawal(charge.release_id)
     if withdrawn is not None:
@@ -313,7 +310,7 @@ def _offer(run: Run, charge: ChargeHandle) -> None:
 def _already(run: Run, charge: ChargeHandle) -> Outcome:
     """Find the release that the ledger calls published, and see that it is still whole and of this input.
 
-    What was reviewed was published from its draft alone, what was remade from the measurements of an earlier
+    What was reviewed was published only from its draft, what was remade from the measurements of an earlier
     one, and the input may be gone.
     """
     _offer(run, charge)

@@ -61,10 +61,7 @@ def restore_drill(home: str | None = None, export_to: str | None = None) -> str:
 def sweep(home: str | None = None) -> str:
     """Remove the workspaces of runs that died.
 
-    Parameters
-    ----------
-    home
-        Home of the installation.
+    ``home``: home of the installation.
     """
     return _reported("sweep-workspaces", lambda: sweep_workspaces(Home.at(home)))
 
@@ -73,10 +70,7 @@ def sweep(home: str | None = None) -> str:
 def tell_overdue(home: str | None = None) -> str:
     """Tell of releases that should have been published, and of data that should have arrived, each day.
 
-    Parameters
-    ----------
-    home
-        Home of the installation.
+    ``home``: home of the installation.
     """
     return _reported("tell-overdue", lambda: _tell_overdue(Home.at(home)))
 

@@ -55,7 +55,7 @@ def sample(
                 overwrite=overwrite,
                 progress=lambda done: bar.update(job, completed=done),
             )
-        for path in (files.data, *files.beside.values()):
+        for path in (files.data, *files.others.values()):
             out.print(f"data  {path}", soft_wrap=True, markup=False)
         for name, path in files.code_lists.items():
             out.print(f"codes {path} ({name})", soft_wrap=True, markup=False)

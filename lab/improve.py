@@ -142,7 +142,7 @@ def _refuse_finished(source: Path, value: str, columns: list[str]) -> None:
     Raises
     ------
     InputError
-        If the table lies beside a certificate, or has the columns of such a table.
+        If the table lies next to a certificate, or has the columns of such a table.
     """
     if (source.parent / "certificate.json").exists() or (value == "count" and "margin" in columns):
         raise InputError(

@@ -136,7 +136,7 @@ class Books(Protocol):
 
     @property
     def unconfirmed(self) -> bool:
-        """Whether it was put back, and nobody has said that its head is the newest."""
+        """Whether it was put back, and nobody has confirmed that its head is the newest."""
 
     @property
     def keys(self) -> Mapping[str, Key]:

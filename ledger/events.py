@@ -595,7 +595,7 @@ _PARALLEL = attrgetter(*(name for name in FIXED if name in InParallel.model_fiel
 #: What makes a charge the same charge when it is asked for again.
 ASKED = tuple(name for name in FIXED if name not in ("release_id", "reserved_at"))
 
-#: The columns beside the text of an entry by which it is found.
+#: The columns next to the text of an entry, by which it is found.
 COLUMNS = ("kind", "account", "release_id", "product", "period", "subject", "part")
 
 

@@ -150,7 +150,7 @@ def restore(
                     _lacks(known.seq)
             witness.prepare(first)
             head = verification.head if scratch else append_restore_marker(connection, datetime.now(UTC))
-        # Whether the copy goes on in the chain's place is only said with its confirmation.
+        # Whether the copy goes on in the chain's place is only decided with its confirmation.
         witness.advance(head)
         return verification.result()
     finally:

@@ -300,7 +300,7 @@ class Ledger(Views, Accounts, Charges, Officers):
 
     @property
     def witnessed_elsewhere(self) -> bool:
-        """Whether the head is remembered in another place than beside the database."""
+        """Whether the head is remembered elsewhere than next to the database."""
         return self._transactions.witness.elsewhere
 
     def take(self, release_id: str, wait: float) -> Held | None:

@@ -305,7 +305,7 @@ class Officers(Part):
         """Withdraw a published release: it is offered no more; again changes nothing.
 
         Nothing is undone. The noisy numbers are out, so the budget stays spent, and the folder stays as it
-        was published, for whoever has used it.
+        was published, for those who have used it.
         """
         reason = _reason(reason)
         with self._appending() as append:
@@ -332,10 +332,10 @@ class Officers(Part):
         by: Ed25519PrivateKey,
         disjoint: bool = True,
     ) -> Separation:
-        """Say that nobody is in both populations; or, with ``disjoint`` false, withdraw what was said.
+        """Declare that nobody is in both populations; or, with ``disjoint`` false, withdraw that.
 
         It holds while its key is enrolled. Unless this is declared, a member of one population may be in
-        the other too, and what both lose is added. The same said again by the same key is no new entry.
+        the other too, and what both lose is added. The same declaration by the same key is no new entry.
         """
         population, other = sorted(
             names.check_label(name, field="population") for name in (population, other)
@@ -354,7 +354,7 @@ class Officers(Part):
             return queries.separations(connection)[population, other]
 
     def separations(self) -> list[Separation]:
-        """Return the last word on every two populations that an officer ever said to be disjoint."""
+        """Return the last word on every two populations that an officer ever declared disjoint."""
         with self._reading() as connection:
             return list(queries.separations(connection).values())
 

@@ -160,7 +160,7 @@ class Terms:
         Whether an officer must have approved the spec of every charge whose release states exact facts.
     approvals
         How many different officers must approve a spec, or accept a draft: from 1 to 9. From 2 on every spec
-        must be approved. It is never lowered, so that no officer can undo it alone.
+        must be approved. It is never lowered, so that no officer can undo it without others.
     approvals_by_product
         The same for the products that ask for more, sorted by name.
     """

@@ -11,8 +11,8 @@ been spent under it. A cap that was raised in view of releases was not fixed bef
 Charges over parts of one partition count there as one release at the cost of their dearest parts.
 
 Over accounts, what is added is what one *entity* (a person, a household) loses. It may be in every population
-but those that an officer has signed to be disjoint: populations are added that are linked by pairs of which
-nobody has said so, and since an entity is in populations of one such cluster only, clusters stand apart.
+but those that an officer has signed to be disjoint: populations are added that are linked by pairs that
+nobody has declared so, and since an entity is in populations of one such cluster only, clusters stand apart.
 Different entities are never added: to add a person is to *replace* their household, and from what bounds the
 one change no simple sum follows for the other.
 """
@@ -207,11 +207,11 @@ class Reviewer:
         for unit, all_of_it in units.items():
             for populations in self._clusters(all_of_it):
                 accounts = [account for account in all_of_it if account.population in populations]
-                alone = [account for account in accounts if account.relation == "add-remove"]
-                if alone:
-                    complete = len(alone) == len(accounts)
-                    views.append(self._unit(unit, populations, "add-remove", alone, delta, complete))
-                if len(alone) < len(accounts):
+                added = [account for account in accounts if account.relation == "add-remove"]
+                if added:
+                    complete = len(added) == len(accounts)
+                    views.append(self._unit(unit, populations, "add-remove", added, delta, complete))
+                if len(added) < len(accounts):
                     views.append(self._unit(unit, populations, "replace", accounts, delta, True))
         return views
 
@@ -357,7 +357,7 @@ class _Release(Event):
 
 
 def _event(definition: str, loss: Fraction) -> Event:
-    """Return any ε-DP release, which a choice with that ε is, or one of which only the ρ is used."""
+    """Return any ε-DP release, which a choice with that ε is, or one whose ρ only is used."""
     if definition == "pure":
         return _Release("exponential", loss, "pure", loss / 2, Fraction(1), (1,), "charge")
     return _Release("lattice_gaussian", loss, "zcdp", Fraction(1), 1 / (2 * loss), (1,), "charges")

@@ -57,7 +57,7 @@ CHANGEABLE = (
 
 @dataclass(frozen=True)
 class _NeedsSignature:
-    """What of an entry needs an officer's signature: said of ``where``, and signed with ``command``."""
+    """What of an entry needs an officer's signature: named as ``where``, and signed with ``command``."""
 
     what: str
     where: str
@@ -319,7 +319,7 @@ def another_is_open(
 
 
 def attempts_allowed(books: Books, account: str, release: str) -> int:
-    """Return how often the drawing of a release may begin, as officers have said last."""
+    """Return how often the drawing of a release may begin, as officers have decided last."""
     decisions = books.decisions(account, subject("attempts", release=release), "attempts")
     return int(decisions[-1]["allowed"]) if decisions else ATTEMPTS
 
@@ -660,7 +660,7 @@ def _change_terms(books: Books, entry: events.NewTerms) -> _NeedsSignature | Non
     """Caps, dates and the need of approval may change; what loosens them may need a signature.
 
     An account that was retired opens again on any terms, if no spec was ever approved for it. How many
-    officers must sign is never lowered: one of them could undo the rule alone.
+    officers must sign is never lowered: one of them could then undo the rule.
     """
     account, after = books.account(entry.account), entry.terms
     if account is None or not account.retired:

@@ -223,8 +223,8 @@ class Transactions:
     def require_writable(self) -> None:
         """Raise ``ReadOnly`` if no entry is accepted."""
         if self.read_only is not None:
-            mends = {self.database.fault: GUARD, UNCONFIRMED: CONFIRM}
-            hint = mends.get(self.read_only, RESTORE)
+            hints = {self.database.fault: GUARD, UNCONFIRMED: CONFIRM}
+            hint = hints.get(self.read_only, RESTORE)
             raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.database.name, hint=hint)
 
     def _first(self, connection: Connection) -> str:

@@ -77,7 +77,7 @@ class Verification:
 
         ``number``, ``prev``, ``named``, ``text``: the entry's number, the hash of the one before, its own
         hash, and its text; of whatever type. ``columns``: what stands in the columns
-        :data:`tabularium.ledger.events.COLUMNS` beside it, if there are any.
+        :data:`tabularium.ledger.events.COLUMNS` next to it, if there are any.
 
         Raises ``ChainBroken``, naming the entry and the rule that it breaks.
         """

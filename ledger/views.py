@@ -40,7 +40,7 @@ _PIECE = 500  # charges that are read at once
 _PIECES = {"yield_per": PAGE}  # how many rows are fetched, and held, at once
 _c = entries.c
 _ACCOUNT: ColumnElement[bool] = _c.account == bindparam("account")
-#: A range and an order that one index alone answers: see
+#: A range and an order that one index answers: see
 #: :func:`tabularium.ledger.storage.queries.last`.
 _RANGE = (_c.account >= bindparam("account"), _c.account <= bindparam("account"))
 _NEWEST_FIRST = (_c.account.desc(), _c.seq.desc())

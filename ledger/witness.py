@@ -7,14 +7,14 @@ A crash between the commit and this write leaves the witness behind the ledger, 
 A witness file has a line for each head, its number and its hash (86 bytes); lines are only ever added, under
 a lock on the file, each later than the one before. It appears with its first line. A last line that a loss of
 power tore has no end, and is passed over; any other damage at the end makes the ledger read-only. A file that
-was cut where a line ends cannot be told from an older one. There are two files:
+was cut where a line ends looks like an older one. There are two files:
 
 - the *place's*, named after where the ledger lies. It sees that the database was emptied or exchanged.
 - the *chain's*, named after the first entry, in a folder that all ledgers of a machine share. It sees that a
   copy went on elsewhere, or that the place's file is old too. For an SQLite file it is kept only where that
   folder is named (``TABULARIUM_WITNESS``).
 
-Every head is written at once, so that no process can die before it stands there. The disk is told to keep it
+Every head is written at once, so that no process can die before it stands there. It is synced to disk
 by a process's first entry, by the first in every second after that, and when the ledger is closed: a sync for
 every entry would halve what a disk can do. A loss of power may so take back the last heads, but no entry;
 that matters only if the ledger's own disk is lost at the same moment.
@@ -35,8 +35,8 @@ from tabularium.ledger.records import EMPTY, GENESIS, Head
 from tabularium.ledger.refusals import LedgerError, StorageFailed
 
 SYNC_SECONDS = 1.0
-#: What is said where a ledger has no witness but the one beside its file.
-ALONE = (
+#: What is reported where a ledger has no witness but the one next to its file.
+NO_SECOND = (
     "no second witness: each publication folder remembers only its own releases, so a restored home may have"
     " forgotten what was spent (set TABULARIUM_WITNESS to a folder on another disk)"
 )
@@ -54,7 +54,7 @@ class HeadFile:
 
     def __init__(self, path: Path, wait: float) -> None:
         self.path, self._wait = path, wait
-        self._synced: float | None = None  # when this process last told the disk
+        self._synced: float | None = None  # when this process last synced
         self._pending = False  # whether it has written since
 
     def latest(self) -> Head | None:

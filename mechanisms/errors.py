@@ -6,7 +6,7 @@
     ├── InputError          a source, file or option is not what it should be
     │   └── InputMissing    the source is not there, or not yet: a scheduled run waits for it
     ├── SpecError           the release spec is wrong; carries every problem found
-    ├── DataRefused         what the data are stops the run; told on the local terminal alone
+    ├── DataRefused         what the data are stops the run; shown only on the local terminal
     │   ├── InputRefused    what stands in the source is not what the spec says (an InputError too)
     │   └── RuleFailed      a validation rule of severity "stop" failed
     ├── RunRefused          all that others hear of a DataRefused
@@ -17,7 +17,7 @@
     ├── NotInstalled        a library is missing that an extra of the distribution installs
     └── InternalError       anything unforeseen, stripped of its text
 
-A message is one line: what is wrong, where, how to mend it. It never holds a data value, a count of
+A message is one line: what is wrong, where, how to correct it. It never holds a data value, a count of
 records, or text that came from a library, because exceptions end up in logs and in Prefect's database.
 """
 
@@ -77,7 +77,7 @@ class SpecError(TabulariumError):
 
 @dataclass(frozen=True)
 class Finding:
-    """One reason why data were refused: what is told at home, and never a value of the data.
+    """One reason why data were refused: what is shown at home, and never a value of the data.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class PublicationError(TabulariumError):
 
 
 class PlaceClosed(PublicationError):
-    """Where releases go is full, gone or may not be written; nothing is lost until somebody mends that."""
+    """Where releases go is full, gone or may not be written; nothing is lost until somebody corrects that."""
 
 
 class NotInstalled(TabulariumError):

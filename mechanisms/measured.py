@@ -102,7 +102,7 @@ class Release:
     insecure
         Whether the noise was predictable: such a release may not be published.
     diagnostics
-        JSON-able values about the release, computed from the measurements alone.
+        JSON-able values about the release, computed only from the measurements.
     """
 
     values: Array

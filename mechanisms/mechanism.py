@@ -128,7 +128,7 @@ class Mechanism(ABC):
         """Raise what ``draw`` would raise for tables of this shape before it draws, if that is not all."""
 
     def finish_tables(self, tables: Array, event: Event) -> tuple[Array, list[dict[str, Any]]] | None:
-        """Finish many tables whose cells were measured in one draw, each as if it were alone.
+        """Finish many tables whose cells were measured in one draw, each as if it were the only one.
 
         ``tables``: Noisy cells, (tables, shape of one...). ``event``: The draw.
 

@@ -90,7 +90,7 @@ class Noise:
         return np.asarray(chance / chance.sum())
 
     def part(self, share: int, size: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Return independent draws of the distribution of which ``share`` added up give this one.
+        """Return independent draws such that the sum of ``share`` of them has this distribution.
 
         Laplace noise is a difference of two exponential variables, which are sums of gamma variables of shape
         1/share; in whole numbers, of two geometric ones and negative binomials. Exact but for the discrete

@@ -88,14 +88,14 @@ class Books(Shown):
     def warnings(self) -> list[str]:
         """What a reader should know of this ledger: why it is read-only, that nobody witnesses it."""
         from tabularium.ledger.measurement.store import MeasurementStore
-        from tabularium.ledger.witness import ALONE
+        from tabularium.ledger.witness import NO_SECOND
 
         if self._home is None:
             return []
         with self._reading() as ledger:
             ledger.expect(MeasurementStore(self._home.measurements).heads())
             lines = [] if ledger.read_only is None else [f"This ledger is read-only: {ledger.read_only}"]
-            return lines if ledger.witnessed_elsewhere else [*lines, f"There is {ALONE}."]
+            return lines if ledger.witnessed_elsewhere else [*lines, f"There is {NO_SECOND}."]
 
     @property
     def key_option(self) -> str:
@@ -137,7 +137,7 @@ class Books(Shown):
         Parameters
         ----------
         last
-            Only so many, those that moved last; all unless said.
+            Only so many, those that moved last; by default all.
 
         Raises
         ------
@@ -190,7 +190,7 @@ class Books(Shown):
         Parameters
         ----------
         last
-            How many charges of each, those that moved last; all unless said, and no field for none if 0.
+            How many charges of each, those that moved last; by default all, and no field for none if 0.
 
         Raises
         ------
@@ -227,7 +227,7 @@ class Books(Shown):
         Parameters
         ----------
         last
-            Only so many, the newest; all unless said.
+            Only so many, the newest; by default all.
 
         Raises
         ------
@@ -261,9 +261,9 @@ class Books(Shown):
         Parameters
         ----------
         account
-            One alone: then nothing is added over accounts.
+            Only this one: then nothing is added over accounts.
         delta
-            The δ; the account's, or 1/1000000000, unless said.
+            The δ; by default the account's, or 1/1000000000.
 
         Returns
         -------
@@ -649,7 +649,7 @@ def open_ledger(
     Parameters
     ----------
     home
-        The home of the installation; TABULARIUM_HOME or ``~/.tabularium`` unless said.
+        The home of the installation; by default TABULARIUM_HOME or ``~/.tabularium``.
     export
         A file that ``tabularium ledger export`` wrote, read instead once it verifies; no home is needed.
 

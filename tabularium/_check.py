@@ -90,18 +90,18 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
         return Paying(f"Account {spec.dataset} cannot pay for this spec: {wrong}.")
     cost = spec.privacy.budget
     charges_of_product = charges[(charges["product"] == spec.product) & (charges["state"] != "voided")]
-    alone, together = forecast.more_of(spec.product, cost)
+    by_itself, together = forecast.more_of(spec.product, cost)
     message = f"Account {spec.dataset}: {spec.privacy.symbol} = {forecast.left} of {account.cap} is left"
     left = account.terms.left_in("product", products.get(spec.product))
     if left is not None:
         message += f", {left} of it for one product"
-        alone, together = min(alone, left // cost), min(together, left // cost)
-    message += f", {_enough(alone)}"
+        by_itself, together = min(by_itself, left // cost), min(together, left // cost)
+    message += f", {_enough(by_itself)}"
     room = account.terms.left_in("period", periods.get(spec.period))
     most, charged = account.terms.cap_per_period, (charges_of_product["period"] == spec.period).any()
     if most is not None and cost + forecast.cost_without(spec.product) > most:
         together = 0
-    if together < alone:
+    if together < by_itself:
         message += f"; beside the other products of the account {_enough(together)}"
     if charged:
         message += f"; {spec.period} was charged already"
@@ -115,7 +115,7 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
     if account.terms.closes_on is not None:
         message += f"; it takes none from {account.terms.closes_on} on"
     charges_of = frozenset(charges_of_product["period"])
-    return Paying(f"{message}.", forecast.left, alone, together, charges_of, account.terms)
+    return Paying(f"{message}.", forecast.left, by_itself, together, charges_of, account.terms)
 
 
 def schedule_ahead(spec: ReleaseSpec, pays: Paying | None, schedule: tuple[str, str, str]) -> Foretold | None:
@@ -266,8 +266,8 @@ def check(
         A published release, or its folder, whose counts say how many records cells have; otherwise ``size``
         of the spec does.
     home
-        Of the installation whose ledger says what the account can pay; TABULARIUM_HOME or ``~/.tabularium``
-        unless said, and nothing is said where none is there. None is made, and nothing in it is changed.
+        Of the installation whose ledger says what the account can pay; by default TABULARIUM_HOME or
+        ``~/.tabularium``, and nothing is reported without one. None is made, and nothing in it is changed.
 
     Raises
     ------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from tabularium._release import open as open_release
 from tabularium._shown import Shown
 from tabularium._spec import Spec
 from tabularium._spec import load as load_spec
-from tabularium._table import LEVEL, Table
+from tabularium._table import LEVEL, Table, Tables
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.report.wording import several
 
@@ -82,7 +82,7 @@ class SpecDiff(Shown):
         return self.fields
 
 
-class Changes(Mapping[str, Table], Shown):
+class Changes(Tables):
     """What changed from one release to another of the same product. Made by :func:`diff`.
 
     A mapping of the tables that can be compared, and of their measures as ``TABLE.MEASURE``: of the count of
@@ -158,7 +158,7 @@ class Changes(Mapping[str, Table], Shown):
         import pandas as pd
 
         if name not in self:
-            return pd.DataFrame({"reason": [self._why_not(name)]})
+            return pd.DataFrame({"reason": [self._missing(name)]})
         rows = self[name].to_pandas(level=level, labels=False)
         blank = rows["before"].isna() | rows["after"].isna()
         reasons = rows["only_in"].map(_ONLY_IN).astype(object)
@@ -168,9 +168,6 @@ class Changes(Mapping[str, Table], Shown):
             columns={"after": "count", "difference": "change"}
         )
         return renamed.assign(reason=reasons)
-
-    def _why_not(self, name: str) -> str:
-        return self.reasons.get(name, "neither release has such a table")
 
     @cached_property
     def summary(self) -> DataFrame:
@@ -224,16 +221,8 @@ class Changes(Mapping[str, Table], Shown):
     def __bool__(self) -> bool:
         return self.before.id != self.after.id
 
-    def __getitem__(self, name: str) -> Table:
-        if name not in self._tables:
-            raise KeyError(f"{name}: {self._why_not(name)}")
-        return self._tables[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tables)
-
-    def __len__(self) -> int:
-        return len(self._tables)
+    def _missing(self, name: str) -> str:
+        return self.reasons.get(name, "neither release has such a table")
 
     def _headline(self) -> str:
         of = f"{self.after.product}: {self.before.period} ({self.before.id[:8]}…)"

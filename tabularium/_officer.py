@@ -277,7 +277,7 @@ class Officer:
         Raises
         ------
         InputError
-            The account cannot pay for it, and that was not said to be known.
+            The account cannot pay for it, and ``even_if_unpaid`` is false.
         Conflict
             As many other officers as must have approved it.
         NotApproved

@@ -35,7 +35,7 @@ class Plan(Shown):
 
     @property
     def spec(self) -> str:
-        """The spec with the plan in it: the text of a file that would lie beside the one that was planned."""
+        """The spec with the plan in it: the text of a file to lie next to the one that was planned."""
         from tabularium.tasks.plan.finished_plan import planned_text
 
         return planned_text(self._found)
@@ -96,7 +96,7 @@ class Plan(Shown):
         Parameters
         ----------
         path
-            Beside the spec that was planned: a spec names its code lists and its source by where it lies.
+            Next to the spec that was planned: a spec names its code lists and its source by where it lies.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class Plan(Shown):
         from tabularium.tasks.written_aside import written_aside
 
         target = Path(path)
-        see_beside(target, self._found.loaded.path)
+        require_same_folder(target, self._found.loaded.path)
         with written_aside([target], overwrite=overwrite) as (aside,):
             aside.write_text(planned_text(self._found), encoding="utf-8")
             check_written(aside, self._found)
@@ -129,8 +129,8 @@ class Plan(Shown):
         return self.targets[["table", "measure", "level", "wanted", "margin"]]
 
 
-def see_beside(target: Path, spec: Path) -> None:
-    """Refuse to write a spec elsewhere than beside the one that it is made from."""
+def require_same_folder(target: Path, spec: Path) -> None:
+    """Refuse to write a spec elsewhere than next to the one that it is made from."""
     if target.resolve().parent != spec.resolve().parent:
         raise InputError(
             "a spec names its code lists and its source by where it lies",

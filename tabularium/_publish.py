@@ -41,7 +41,7 @@ def publish(
     period
         Instead of the spec's.
     home
-        The home of the installation; TABULARIUM_HOME or ``~/.tabularium`` unless said.
+        The home of the installation; by default TABULARIUM_HOME or ``~/.tabularium``.
     revises
         Why what was published before is published again.
     same_input
@@ -124,15 +124,15 @@ def rehearse(
     spec
         The YAML file, or a spec that was loaded.
     rows
-        How many records, at most 100 million; unless said as many as ``like`` counts, or the spec expects
+        How many records, at most 100 million; by default as many as ``like`` counts, or the spec expects
         under ``size`` (up to a million), or 10 000. The result says how many there are, and why.
     like
-        A published release whose tables the records are to be like; evenly over all cells unless said, which
+        A published release whose tables the records are to be like; by default evenly over all cells, which
         is wrong for sparse tables.
     period
         Instead of the spec's.
     folder
-        Where it goes; ``rehearsal`` beside the spec unless said. A rehearsal that is there is replaced,
+        Where it goes; by default ``rehearsal`` next to the spec. A rehearsal that is there is replaced,
         unless other files lie in its folder.
     seed
         The same seed gives the same records; the noise is fresh. A whole number from 0.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tabularium._answer import Answer
 from tabularium._shown import Shown
-from tabularium._table import AnswerSource, Table
+from tabularium._table import AnswerSource, Table, Tables
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.report.wording import several
 from tabularium.validations.redaction import bare_errors, os_errors_as
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tabularium.validations.certificate import Certificate, MadeUp
 
 
-class Release(Mapping[str, Table], Shown):
+class Release(Tables):
     """A release folder that was read: its tables by their names in the spec. Made by :func:`open`.
 
     Attributes
@@ -153,16 +153,8 @@ class Release(Mapping[str, Table], Shown):
         tables = self._released.spec.tables
         return [*self, *(f"{table.name}.{measure}" for table in tables for measure in table.measures)]
 
-    def __getitem__(self, name: str) -> Table:
-        if name not in self._tables:
-            raise KeyError(f"{name}: the tables of {self._of} are {', '.join(self._tables)}")
-        return self._tables[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tables)
-
-    def __len__(self) -> int:
-        return len(self._tables)
+    def _missing(self, name: str) -> str:
+        return f"the tables of {self._of} are {', '.join(self._tables)}"
 
     def query(
         self,
@@ -181,8 +173,8 @@ class Release(Mapping[str, Table], Shown):
         confidence
             Confidence of the intervals, between 0 and 1; by default, as in the release.
         source
-            Answer from the noisy measurements or from the published tables; from what is better known unless
-            said.
+            Answer from the noisy measurements or from the published tables; by default from what is
+            better known.
 
         Raises
         ------
@@ -239,7 +231,7 @@ class Release(Mapping[str, Table], Shown):
         """Write the page for people again: what was published, how sure it is, and what it cost.
 
         It says at its head what it was compared with, which is neither the signature nor the ledger. Links in
-        it lead to the files of the release where the page lies beside them.
+        it lead to the files of the release where the page lies next to them.
 
         Parameters
         ----------

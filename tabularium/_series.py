@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +18,7 @@ import pyarrow.parquet
 from tabularium._release import Release
 from tabularium._release import open as open_release
 from tabularium._shown import Shown
-from tabularium._table import Table
+from tabularium._table import Table, Tables
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.validations.redaction import bare_errors, os_errors_as, reason_of
 
@@ -30,10 +30,10 @@ _COLUMNS = ("period", "confidence", "release")
 _CHANGES = ("period", "previous", "table", "count", "change", "margin", "reason")
 
 
-class Series(Mapping[str, Table], Shown):
+class Series(Tables):
     """The current releases of a product, the oldest first: its tables with a column ``period``.
 
-    Beside it stand ``confidence``, which margins of different releases may differ in, and ``release``.
+    With it stand ``confidence``, which margins of different releases may differ in, and ``release``.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Series(Mapping[str, Table], Shown):
         table
             May be left away where there is one.
         level
-            The last one unless said.
+            By default the last one.
         overwrite
             Whether a file that is there may be replaced.
 
@@ -133,7 +133,7 @@ class Series(Mapping[str, Table], Shown):
         """Return what changed from each period to the next one that is here, cell by cell.
 
         Rules and margins are those of :func:`tabularium.diff`. Of many changes some go beyond their margins
-        by chance alone.
+        by mere chance.
 
         Parameters
         ----------
@@ -187,16 +187,8 @@ class Series(Mapping[str, Table], Shown):
             raise InputError(what, where=f"product {self.product}", hint=f"known are {', '.join(self)}")
         return name
 
-    def __getitem__(self, name: str) -> Table:
-        if name not in self._tables:
-            raise KeyError(f"{name}: the tables of {self.product} are {', '.join(self._tables)}")
-        return self._tables[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tables)
-
-    def __len__(self) -> int:
-        return len(self._tables)
+    def _missing(self, name: str) -> str:
+        return f"the tables of {self.product} are {', '.join(self._tables)}"
 
     def _headline(self) -> str:
         return f"series {self.product}: periods {self.releases[0].period} to {self.releases[-1].period}"

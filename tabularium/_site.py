@@ -84,7 +84,7 @@ def site(
         The folder that holds ``PRODUCT/PERIOD/RELEASE``; or, of the products in it, a series, or several
         series and folders of products. Superseded and withdrawn releases of a product are shown too.
     out
-        The folder to write, beside the releases; a site that is there is replaced.
+        The folder to write, next to the releases; a site that is there is replaced.
     address
         Where ``out`` will be served: then feeds hold whole addresses.
     copy

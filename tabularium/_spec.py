@@ -98,7 +98,7 @@ def init(data: str | os.PathLike[str], out: str | os.PathLike[str] | None = None
     data
         A CSV or Parquet file, or one of SPSS, SAS or Stata (extra ``stat``).
     out
-        The new spec; ``NAME.yaml`` in the current folder unless said.
+        The new spec; by default ``NAME.yaml`` in the current folder.
 
     Returns
     -------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -71,7 +72,7 @@ class Table(Shown):
         Parameters
         ----------
         level
-            One of ``levels``, or several, which get a column ``level``; the last one unless said. Rows of
+            One of ``levels``, or several, which get a column ``level``; by default the last one. Rows of
             several levels count the same people again and must not be added up.
         labels
             Whether columns of labels are wanted in addition to codes.
@@ -167,7 +168,7 @@ class Table(Shown):
             Confidence of the interval, between 0 and 1; by default, as in the release.
         source
             ``"measurements"``: the best sum. ``"tables"``: the sum of the published cells, with an interval
-            of its own. What is better known unless said.
+            of its own. By default what is better known.
         **codes
             A code or several for each column; for a hierarchy, codes of any level, each counted once.
             All of a column that is left out.
@@ -220,3 +221,26 @@ def _of_levels(table: ArrowTable, levels: Sequence[str]) -> ArrowTable:
             texts = rows.column(index).cast(pa.string()).dictionary_encode()
             rows = rows.set_column(index, pa.field(field.name, texts.type, metadata=field.metadata), texts)
     return rows
+
+
+class Tables(Mapping[str, Table], Shown):
+    """A mapping of tables by name."""
+
+    @property
+    @abstractmethod
+    def _tables(self) -> dict[str, Table]: ...
+
+    @abstractmethod
+    def _missing(self, name: str) -> str:
+        """Return why there is no such table."""
+
+    def __getitem__(self, name: str) -> Table:
+        if name not in self._tables:
+            raise KeyError(f"{name}: {self._missing(name)}")
+        return self._tables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)

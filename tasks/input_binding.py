@@ -2,9 +2,9 @@
 
 ::
 
-    <beside the ledger>/inputs/        mode 0700, every file 0600 and made once
+    <next to the ledger>/inputs/       mode 0700, every file 0600 and made once
         releases/<release id>          digest of (release id, input): the one input of a release; where it has
-                                       look-ups, below that the same of its main source alone
+                                       look-ups, below that the same of only its main source
         accounts/<digest of source>    name of the account that is charged for this source
         .lock                          held while an input is charged
 
@@ -13,7 +13,7 @@ for. So the input has no part in a release's name, and its digest stands in no l
 every digest is an HMAC under a key of its own purpose, and one input looks different under every release.
 
 A release is bound to all of its input, look-ups of the privacy unit among it. Who was charged for it already
-is asked of the main source alone: the same people with another look-up are the same people.
+is asked only of the main source: the same people with another look-up are the same people.
 
 The charge commits first, the binding follows, and both come before ``drawing``. Cut off between them, a
 charge is ``reserved`` without a binding: nothing was drawn for it, and the next run binds what it has. A
@@ -65,10 +65,7 @@ def has_source(home: Home, release_id: str, main: str) -> bool:
 def require_bound(home: Home, release_id: str, digest: str, *, drawing: bool = False) -> bool:
     """Refuse an input other than the one a release is bound to; return whether it is bound.
 
-    Parameters
-    ----------
-    drawing
-        Whether noise is being drawn for it, so that it must be bound.
+    ``drawing``: whether noise is being drawn for it, so that it must be bound.
 
     Raises
     ------
@@ -97,10 +94,7 @@ def require_bound(home: Home, release_id: str, digest: str, *, drawing: bool = F
 class Claim:
     """The charge that claims an input.
 
-    Attributes
-    ----------
-    again
-        Whether it may be charged for several periods of the product.
+    ``again``: whether it may be charged for several periods of the product.
     """
 
     release_id: str
@@ -116,10 +110,7 @@ def charging(
 ) -> Iterator[None]:
     """Claim an input for the account that is charged inside the block, then bind the release to it.
 
-    Parameters
-    ----------
-    digest, main
-        Of the whole input, and of its main source where it has look-ups.
+    ``digest``, ``main``: of the whole input, and of its main source where it has look-ups.
 
     Raises
     ------
@@ -199,7 +190,7 @@ def require_one_period(home: Home, ledger: Ledger, claim: Claim, main: str) -> N
 
 
 def _folder(home: Home) -> Path:
-    return home.beside_ledger / "inputs"
+    return home.ledger_folder / "inputs"
 
 
 def _of_release(home: Home, release_id: str) -> Path:

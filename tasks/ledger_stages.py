@@ -72,10 +72,7 @@ def ledger_against_store(run: Run, *, tell: bool = False) -> Ledger:
     One that lacks such a head is an old copy and read-only, whatever became of its witness. Costs a glance at
     every file of the store, and at a small file for each release.
 
-    Parameters
-    ----------
-    tell
-        Whether to say which heads in the publication folder were passed over.
+    ``tell``: whether to say which heads in the publication folder were passed over.
     """
     ledger = run.ledger
     ledger.expect(run.store.heads())

@@ -108,11 +108,8 @@ class Job:
 class MeasuredError:
     """Noisy sums of |true - released| over the cells of one release, and the event that drew them.
 
-    Attributes
-    ----------
-    totals
-        One for each class of released size
-        (:func:`tabularium.mechanisms.inference.margins_of_error.measured_error.error_classes`), in parts.
+    ``totals``: one for each class of released size
+    (:func:`tabularium.mechanisms.inference.margins_of_error.measured_error.error_classes`), in parts.
     """
 
     totals: tuple[int, ...]
@@ -223,7 +220,7 @@ def _drawings(run: Run, jobs: list[Job]) -> dict[str, Callable[[], Drawn]]:
 def _drawing(job: Job, definition: Definition, done: int, of: int, home: Home) -> Callable[[], Drawn]:
     """Return the function that draws one part; what can fail without noise is done before its call.
 
-    Its channel is its own and holds its share alone: that a part was adopted changes no other one's draw.
+    Its channel is its own and holds only its share: that a part was adopted changes no other one's draw.
     ``done`` is how many of the release's cells come before it.
     """
 
@@ -266,10 +263,7 @@ def drawing_tallies(run: Run, counts: CountsHandle) -> dict[str, Callable[[], Dr
 def draw_tally(spec: ReleaseSpec, tally: Tally, units: NDArray[np.int64], channel: Channel) -> Drawn:
     """Draw one tally with the full budget of the channel, for one record.
 
-    Parameters
-    ----------
-    units
-        Three numbers: of units, of those of them that are cut, and of the records that are left out.
+    ``units``: three numbers: of units, of those of them that are cut, and of the records that are left out.
     """
     draw = channel.laplace if channel.definition == "pure" else channel.gaussian
     at = {CUT_UNITS: 1, LEFT_OUT: 2}.get(tally.of, 0)
@@ -312,14 +306,9 @@ def measure_error(
 
     One record changes one of the sums, by 1.
 
-    Parameters
-    ----------
-    released
-        What was released of them, finished from paid measurements alone.
+    ``released``: what was released of them, finished only from paid measurements.
 
-    Returns
-    -------
-    Shape (classes,), in parts of 1/256, with noise; and the event that drew them.
+    Returns them in parts of 1/256, shape (classes,), with noise; and the event that drew them.
     """
     totals = class_errors(counts, released, total_error)
     draw = channel.laplace if channel.definition == "pure" else channel.gaussian
@@ -419,10 +408,7 @@ Part = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 def join_slabs(run: Run, digest: str, parts: Sequence[Part]) -> list[Part]:
     """Return one stored part for each level: slabs are joined.
 
-    Parameters
-    ----------
-    digest
-        Of all measurements of the release.
+    ``digest``: of all measurements of the release.
 
     Raises
     ------

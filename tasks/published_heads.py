@@ -116,10 +116,7 @@ def write_head_marker(run: Run, release_id: str, stamped: StampedHead) -> None:
 def require_heads(run: Run, ledger: Ledger, *, tell: bool = False) -> None:
     """Make the ledger read-only if it lacks an entry that the publication folder names.
 
-    Parameters
-    ----------
-    tell
-        Whether to say what was passed over.
+    ``tell``: whether to say what was passed over.
 
     Raises
     ------

@@ -89,10 +89,7 @@ def _require_same_plan(run: Run, source: Charge) -> None:
 def require_same_cells(loaded: Loaded, impossible: Mapping[str, int | None], where: str) -> None:
     """Refuse measurements of cells that are exactly zero now and were measured then.
 
-    Parameters
-    ----------
-    impossible
-        How many cells of each table the earlier release left out, as its certificate says.
+    ``impossible``: how many cells of each table the earlier release left out, as its certificate says.
 
     Raises
     ------

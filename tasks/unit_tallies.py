@@ -3,7 +3,7 @@
 Tallies have a charge of their own, made and drawn before the main one, so that a rule that fails stops the
 run before the main charge is made. What a tally charge costs is spent whatever the rules say.
 
-The proof. To a tally each unit adds a number from 0 to m, by its own records alone
+The proof. To a tally each unit adds a number from 0 to m, only by its own records
 (:mod:`tabularium.tasks.count.contributions`), with m = 1 but for the records that are left out: one unit
 changes it by at most m. A unit changes at most k records, and a channel is opened for a record, with ε/k or
 ρ/k². So a tally is drawn with a declared sensitivity of m/k for each record. Its noise has the scale
@@ -61,10 +61,7 @@ _SPENT = {"drawing", "measured", "published", "abandoned"}
 class Drawn:
     """A drawn tally.
 
-    Attributes
-    ----------
-    number
-        With noise; it may be below zero.
+    ``number``: with noise; it may be below zero.
     """
 
     tally: Tally

@@ -43,16 +43,14 @@ def validate_microdata(
 ) -> tuple[RuleResult, ...]:
     """Judge the microdata by the rules of the spec.
 
+    Returns a result per rule: names and pass or fail, nothing else.
+
     Parameters
     ----------
     scratch
         Folder inside the secure workspace, for the metrics and the results (mode 0600).
     last_total
         The total published for the period before, or None.
-
-    Returns
-    -------
-    One result per rule: names and pass or fail, nothing else
 
     Raises
     ------

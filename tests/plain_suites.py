@@ -25,7 +25,7 @@ CUSTOMS = Path(__file__).parent / "flows" / "operations" / "halting"
 
 def judge_here(*, plainly: bool) -> None:
     """Let this process judge its suites itself, by the library or in these lines; before a flow is imported."""
-    suite_process.suites_beside = nullcontext
+    suite_process.suites_apart = nullcontext
     if plainly:
         gx_engine.run_suite = plain
 

@@ -71,11 +71,6 @@ def coded_columns(
         Declared column -> where it comes from.
     domains
         Declared column -> its public domain.
-
-    Returns
-    -------
-    Ibis table: the columns of ``table`` and those of
-    :func:`tabularium.validations.domains.encoding.coded_names`
     """
     names: dict[str, str] = {}
     made: dict[str, tuple[str, Derivation, str | None]] = {}
@@ -275,10 +270,7 @@ Cells = NDArray[np.int64]
 class Chain:
     """Nested codings, the coarsest first.
 
-    Attributes
-    ----------
-    places
-        Of the i-th coding, (cells, i + 1): where each of its cells lies along the first i + 1 axes.
+    ``places``: of the i-th coding, (cells, i + 1): where each of its cells lies along the first i + 1 axes.
     """
 
     domains: tuple[Domain, ...]
@@ -307,10 +299,7 @@ def chains_of(
 ) -> list[Chain]:
     """Return the chains of nested codings among the columns of some tables.
 
-    Parameters
-    ----------
-    tables
-        The columns of each table that are crossed as categories. A chain has at most one in each.
+    ``tables``: the columns of each table that are crossed as categories. A chain has at most one in each.
     """
     sources: dict[str, list[str]] = {}
     for name in dict.fromkeys(name for table in tables for name in table):
@@ -419,10 +408,8 @@ def _other(domain: CategoryDomain, treatment: str) -> int | None:
 def laid_out(domains: list[Domain], parents: list[Cells]) -> Chain:
     """Return codings, the coarsest first, as a chain.
 
-    Parameters
-    ----------
-    parents
-        For each coding but the first, (cells,) the cell of the one before that holds each of its cells.
+    ``parents``: for each coding but the first, (cells,) the cell of the one before that holds each of its
+    cells.
     """
     places = [np.arange(domains[0].size)[:, None]]
     sizes = [domains[0].size]

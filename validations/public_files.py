@@ -36,10 +36,7 @@ _ABSURD = re.compile(r"\s*[-+]?([\d_.]*[eE][-+]?[\d_]{4,}|[\d_./]{1000,})\s*")
 class Unreadable(Exception):
     """Why a file cannot be read, to be put behind its name: "is a link", "is larger than 256 MiB".
 
-    Attributes
-    ----------
-    kind
-        ``missing``, ``odd`` (no plain file), ``large``, ``closed`` (to this user), or ``text``.
+    ``kind``: ``missing``, ``odd`` (no plain file), ``large``, ``closed`` (to this user), or ``text``.
     """
 
     def __init__(self, why: str, kind: str = "text") -> None:

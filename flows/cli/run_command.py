@@ -96,10 +96,7 @@ def _show(folder: Path, home: Path | None) -> None:
 def run_release(request: Request, reporter: TerminalReporter, *, prefect: bool = False) -> dict[str, Any]:
     """Publish what is requested, with its stages reported to ``reporter``.
 
-    Parameters
-    ----------
-    prefect
-        Run as a flow even where no Prefect API is configured: on a server that ends with the run.
+    ``prefect``: run as a flow even where no Prefect API is configured: on a server that ends with the run.
 
     Returns
     -------

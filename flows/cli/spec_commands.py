@@ -144,9 +144,9 @@ def _target(spec: Path, out_file: Path | None, *, write: bool) -> Path | None:
         return spec if write else None
     if os.path.lexists(out_file):
         raise InputError("this file exists", where=f"--out {out_file}", hint="name a new one")
-    from tabularium._plan import see_beside
+    from tabularium._plan import require_same_folder
 
-    see_beside(out_file, spec)
+    require_same_folder(out_file, spec)
     return out_file
 
 

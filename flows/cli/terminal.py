@@ -146,10 +146,7 @@ def _explained(error: BaseException) -> int:
 def say(text: str, *, style: str = "", soft_wrap: bool = True) -> None:
     """Print a line as it is: names in it are no markup and no emoji, whatever they hold.
 
-    Parameters
-    ----------
-    soft_wrap
-        Whether the line stays one line however narrow the terminal is, so that it can be copied.
+    ``soft_wrap``: whether the line stays one line however narrow the terminal is, so that it can be copied.
     """
     out.print(Text(text, style=style), soft_wrap=soft_wrap)
 

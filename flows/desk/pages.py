@@ -66,7 +66,7 @@ def age(passed: timedelta) -> str:
 
 
 _ON_A_PAGE = 50
-#: What an entry says, where its name alone does not.
+#: What an entry says, where its name is not enough.
 WORDS = {
     "account": "account opened",
     "terms": "terms changed",

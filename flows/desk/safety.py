@@ -54,10 +54,7 @@ _CONNECTIONS = {"/proc/net/tcp": "", "/proc/net/tcp6": "0000000000000000FFFF0000
 class Session:
     """The one session of a desk.
 
-    Attributes
-    ----------
-    form_secret
-        What every form of the session holds.
+    ``form_secret``: what every form of the session holds.
     """
 
     def __init__(self, port: int) -> None:
@@ -167,10 +164,7 @@ class Guard:
 def is_own(client: tuple[str, int], server: tuple[str, int]) -> bool:
     """Whether a connection on this machine is of the user who runs this process; if nobody tells, it is.
 
-    Parameters
-    ----------
-    client, server
-        IPv4 addresses and ports of both ends.
+    ``client``, ``server``: IPv4 addresses and ports of both ends.
     """
     users: set[int] = set()
     tells = False

@@ -7,7 +7,7 @@
                          └─▶ watcher  tells the server what has arrived, and has dead runs start again
 
 Who may use the API can have code run as the user of the worker. So the server asks for the password of the
-home, which no command line shows, and listens on this machine only unless told otherwise.
+home, which no command line shows, and listens on this machine only unless set otherwise.
 """
 
 from __future__ import annotations

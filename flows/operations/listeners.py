@@ -28,10 +28,7 @@ _BACKLOG = 2048  # connections that wait while a server starts
 def listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens at ``host``: while it is open, no other user gets the port.
 
-    Parameters
-    ----------
-    port
-        0 for one that is free.
+    ``port``: 0 for one that is free.
 
     Raises
     ------
@@ -73,9 +70,7 @@ def listening_while_served() -> Iterator[socket.socket]:
 def port_held(url: str) -> Iterator[bool]:
     """Let no other user listen on the port of ``url`` while the block runs, also when its server has ended.
 
-    Yields
-    ------
-    Whether that can be: not where a process of another user listens there already.
+    Yields whether that can be: not where a process of another user listens there already.
     """
     guard = _guard(url)
     try:

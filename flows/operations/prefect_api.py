@@ -25,7 +25,7 @@ import typer
 
 from tabularium.flows.operations.listeners import LOOPBACK, listening_while_served, port_held, server_command
 from tabularium.flows.operations.names_in_prefect import FLOW
-from tabularium.flows.operations.prefect_limits import SETTINGS_BESIDE
+from tabularium.flows.operations.prefect_limits import LOCAL_SETTINGS
 from tabularium.flows.operations.server_address import (
     answers,
     credentials,
@@ -78,7 +78,7 @@ def configured_url() -> str | None:
 def _settings_files() -> list[Path]:
     home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
     profiles = Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml")).expanduser()
-    return [profiles, *map(Path, SETTINGS_BESIDE)]
+    return [profiles, *map(Path, LOCAL_SETTINGS)]
 
 
 def _may_name_an_api(path: Path) -> bool:
@@ -95,14 +95,9 @@ def connected(home: Home, *, needed: bool = True) -> Iterator[str | None]:
     That is the API that is configured (PREFECT_API_URL, a profile), with its credentials; otherwise the one
     that ``tabularium up`` runs for ``home``.
 
-    Parameters
-    ----------
-    needed
-        Whether there must be one. Otherwise one that does not answer is passed over with a line.
+    ``needed``: whether there must be one. Otherwise one that does not answer is passed over with a line.
 
-    Yields
-    ------
-    The URL of the API, without a password; None if there is none and none is needed
+    Yields its URL, without a password; None if there is none and none is needed.
 
     Raises
     ------
@@ -153,9 +148,7 @@ def url_of_home(home: Home) -> str | None:
 def api_for_runs(home: Home) -> Iterator[str]:
     """Have flows of the block run on the API of this installation, or on a server that ends with the block.
 
-    Yields
-    ------
-    The URL of the API
+    Yields its URL.
 
     Raises
     ------
@@ -231,10 +224,7 @@ def _unanswered(url: str) -> InputError | None:
 class OwnServer:
     """A server of this process.
 
-    Attributes
-    ----------
-    sign_in
-        What it asks for, ``user:password``; worth nothing once it has ended.
+    ``sign_in``: what it asks for, ``user:password``; worth nothing once it has ended.
     """
 
     url: str

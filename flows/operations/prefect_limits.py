@@ -21,7 +21,7 @@ from typing import Any, Never
 from tabularium.flows.operations.listeners import hold_port
 from tabularium.mechanisms.errors import InputError
 
-SETTINGS_BESIDE = (".env", "prefect.toml", "pyproject.toml")
+LOCAL_SETTINGS = (".env", "prefect.toml", "pyproject.toml")
 """Files of the current folder from which Prefect takes settings."""
 
 
@@ -43,7 +43,7 @@ def refuse_planted_settings() -> None:
     InputError
         A file that speaks of Prefect belongs to another user than this one and root, or others may write it.
     """
-    for path in map(Path, SETTINGS_BESIDE):
+    for path in map(Path, LOCAL_SETTINGS):
         try:
             about = path.stat()
             text = path.read_text(encoding="utf-8", errors="replace").lower()

@@ -106,7 +106,7 @@ def past_proxies(url: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def alone(home: Home) -> Iterator[None]:
+def sole(home: Home) -> Iterator[None]:
     """Be the only installation of the home that runs while the block does.
 
     Raises

@@ -1,6 +1,6 @@
 """Keeping processes running: one that dies is started again, and at the end none is left.
 
-A process that dies leaves its children behind; they belong to whoever keeps it from then on, so that a run
+A process that dies leaves its children behind; they belong to their next keeper, so that a run
 that outlives its worker is neither lost nor forgotten at the end. Should the keeper itself be killed, what it
 keeps is asked to stop by the kernel.
 """

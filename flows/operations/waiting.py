@@ -11,7 +11,7 @@
     anything else             Failed, with one line
 
 A run that waits has ended as a process: its workspace is gone, it holds no lock. It starts again
-from its beginning, which costs nothing, for every stage is idempotent and the ledger alone knows what is
+from its beginning, which costs nothing, for every stage is idempotent and only the ledger knows what is
 approved. So Prefect's own Resume approves nothing: the run asks the ledger, and is suspended again. Where the
 time is up (``TABULARIUM_PATIENCE_DAYS``, 30 unless set) the run has failed and nothing else has happened.
 
@@ -264,15 +264,10 @@ def resume_waiting(
 
     A run that nothing was decided for asks the ledger and is suspended again.
 
-    Parameters
-    ----------
-    release_id, spec_digests
-        Only those of this release or these specs; all of them where neither is given.
+    ``release_id``, ``spec_digests``: only those of this release or these specs; all of them where neither is
+    given.
 
-    Returns
-    -------
-    list of str
-        The digest of the spec of each run that goes on.
+    Returns the digest of the spec of each run that goes on.
 
     Raises
     ------

@@ -67,7 +67,7 @@ _EVERY_SECONDS = 15.0
 
 
 def watch_stale_runs(home: Home, stop: threading.Event, say: Callable[[str], None]) -> None:
-    """Look again and again until ``stop`` is set; while the server does not answer, that is said once."""
+    """Look again and again until ``stop`` is set; while the server does not answer, that is reported once."""
     import httpx
     from prefect.client.orchestration import get_client
 
@@ -112,10 +112,7 @@ def mark_silent(client: SyncPrefectClient) -> int:
 def start_again(client: SyncPrefectClient, *, at_once: bool = False) -> int:
     """Have runs go on that crashed; return how many. One that did so too often, or long ago, has failed.
 
-    Parameters
-    ----------
-    at_once
-        Without a pause: for when an installation stops or starts, and all its runs with it.
+    ``at_once``: without a pause: for when an installation stops or starts, and all its runs with it.
     """
     from prefect.client.schemas.objects import StateType
     from prefect.states import Failed, Scheduled

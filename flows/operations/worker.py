@@ -6,7 +6,7 @@ A worker that is killed between taking a run and starting its process leaves it 
 it; a process that ends while the server answers nothing leaves its run Running, and that keeps a place of the
 pool. On another machine both are noticed only by their silence, after 90 s
 (:mod:`tabularium.flows.operations.watcher`). Runs whose process lives, although their worker died, are
-left alone.
+not touched.
 """
 
 from __future__ import annotations
@@ -60,15 +60,10 @@ def watch_stale_runs(worker: str) -> None:
 def mark_ended(client: SyncPrefectClient, worker: str, missed: set[uuid.UUID]) -> set[uuid.UUID]:
     """Mark the runs that had no process at the last look and have none now.
 
-    Parameters
-    ----------
-    missed
-        The states of those that had none at the last look. A process that begins or ends is missed once.
+    ``missed``: the states of those that had none at the last look. A process that begins or ends is missed
+    once.
 
-    Returns
-    -------
-    set of uuid.UUID
-        The states of those that have none now.
+    Returns the states of those that have none now.
     """
     from prefect.client.schemas.objects import StateType
     from prefect.states import Crashed
@@ -84,7 +79,7 @@ def _without_a_process(client: SyncPrefectClient, worker: str, *states: object) 
     """Return the runs in these states that the worker of this name took and that have no process here.
 
     A worker makes a run Pending, names itself on it, and then makes it Submitting: until then the run bears
-    the name of whoever had it before.
+    the name of the worker that had it before.
     """
     taken = [
         run

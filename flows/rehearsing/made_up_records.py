@@ -41,10 +41,7 @@ Ints = NDArray[np.int64]
 class Cells:
     """The cells of made-up records, column by column.
 
-    Attributes
-    ----------
-    of
-        Declared column -> (records,) the cell of each.
+    ``of``: declared column -> (records,) the cell of each.
     """
 
     loaded: Loaded

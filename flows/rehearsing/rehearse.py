@@ -47,7 +47,7 @@ from tabularium.validations.release_spec.yaml_lines import read_yaml
 # The child process of a rehearsal: it opens a home with one account, publishes, and reports in JSON lines.
 #
 # Which home and ledger the program works with follows from environment variables. If a rehearsal changed
-# them in the process that asks for it, a release that runs beside it there could lose sight of its ledger
+# them in the process that asks for it, a release that runs there meanwhile could lose sight of its ledger
 # and draw noise again that is already paid for. So a rehearsal has a process with an environment of its
 # own.
 
@@ -62,10 +62,7 @@ def released_apart(written: Path, home: Path, spec: Path) -> Path:
 
     The stages of the child are reported here. Its notes are not: they are about made-up records.
 
-    Parameters
-    ----------
-    spec
-        The spec that is rehearsed: problems name it.
+    ``spec``: the spec that is rehearsed: problems name it.
 
     Raises
     ------
@@ -341,10 +338,10 @@ def rehearse(
     Parameters
     ----------
     folder
-        Where the outcome goes; ``rehearsal`` beside the spec unless said. A rehearsal that is there is
+        Where the outcome goes; by default ``rehearsal`` next to the spec. A rehearsal that is there is
         replaced, unless other files lie in its folder.
     rows
-        How many records; unless said as many as ``like`` counts, or the spec expects under ``size`` (up to a
+        How many records; by default as many as ``like`` counts, or the spec expects under ``size`` (up to a
         million), or 10 000.
     like
         A published release whose tables the records are to be like.

@@ -128,7 +128,7 @@ def _file(path: Path, text: str, because: str | None) -> DataSet:
             'say where it is published: --public "Office for Statistics, table 7, 2021"',
         )
     data = DataSet(path.stem, "file", str(path.resolve()), f"public: {because.strip()}")
-    data.counts()  # what is wrong with it is said now
+    data.counts()  # reports now what is wrong with it
     return data
 
 
@@ -199,7 +199,7 @@ def _no_counts(path: Path) -> NoReturn:
 # Made-up data sets by name: look-alikes of the literature's, and what papers derive from such data.
 #
 # The papers' own files cannot be shipped. What is published about them can be matched: the number of bins
-# and of empty bins, the total, the variance, the largest count, and how the counts lie beside each other. A
+# and of empty bins, the total, the variance, the largest count, and how the counts lie next to each other. A
 # look-alike has those, and is otherwise made up: it shows which mechanism wins on data of that kind, not
 # the paper's third digit. Everything is generated from a fixed seed: the same counts on every machine.
 #

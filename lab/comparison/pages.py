@@ -132,7 +132,7 @@ def _figure(plot: Plot) -> str:
 # The plots of a comparison, as self-contained SVG texts.
 
 
-# Okabe and Ito's colours, told apart by colour-blind readers; line style and marker repeat the distinction.
+# Okabe and Ito's colours, distinct to colour-blind readers; line style and marker repeat the distinction.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5c5c5c", "#8c6d1f")
 _MARKERS = "osD^vP*X"
 _STYLE = {

@@ -58,19 +58,19 @@ EXAMPLES = Path(__file__).parent / "examples"
 class SampleKind:
     """How the rows of a kind are drawn, and what is written with them.
 
-    ``code_lists`` are by name; ``beside`` names the files beside the first one. ``example`` is the spec under
+    ``code_lists`` are by name; ``others`` names files next to the first one. ``example`` is the spec under
     ``examples`` that a sample comes with; without one, it is ``spec`` of product, data and code lists.
     """
 
     blocks: Callable[[np.random.Generator, Geography], Iterator[Blocks]]
     code_lists: dict[str, Callable[[Geography], CodeRows]]
-    beside: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     example: str = ""
     spec: Callable[[str, str, dict[str, str]], str] | None = None
 
 
 def release_spec(kind: Kind, stem: str, ending: str) -> str:
-    """Return the YAML of a release spec beside a data file ``stem + ending``.
+    """Return the YAML of a release spec for a data file ``stem + ending``.
 
     Product, ledger account and code lists take their names from the stem.
     """
@@ -90,7 +90,7 @@ def release_spec(kind: Kind, stem: str, ending: str) -> str:
     return re.sub(rf"((?:product:|dataset:|ledger open) ){made.example}\b", rf"\g<1>{product}", text)
 
 
-def _alone(
+def _single_file(
     blocks: Callable[[np.random.Generator, Geography], Iterator[Block]],
 ) -> Callable[[np.random.Generator, Geography], Iterator[Blocks]]:
     """Return the blocks of a kind that is one file, as those of several are."""
@@ -202,11 +202,11 @@ _WORK: dict[str, Callable[[Geography], CodeRows]] = {
     "industries": lambda _: industry_list(),
 }
 KINDS: dict[Kind, SampleKind] = {
-    "census": SampleKind(_alone(census_blocks), {"areas": _areas("meshblock")}, spec=_census),
+    "census": SampleKind(_single_file(census_blocks), {"areas": _areas("meshblock")}, spec=_census),
     "health": SampleKind(
-        _alone(health_blocks), {"areas": _areas("district"), "chapters": _chapters}, spec=_health
+        _single_file(health_blocks), {"areas": _areas("district"), "chapters": _chapters}, spec=_health
     ),
-    "households": SampleKind(population_blocks, _WORK, beside=("households",), example="census"),
+    "households": SampleKind(population_blocks, _WORK, others=("households",), example="census"),
     "labour": SampleKind(survey_blocks, _WORK, example="labour-force"),
     "hospital": SampleKind(
         hospital_blocks,
@@ -222,12 +222,12 @@ KINDS: dict[Kind, SampleKind] = {
 
 @dataclass(frozen=True)
 class SampleFiles:
-    """What was written: the microdata, each code list by name, the release spec, files beside the data."""
+    """What was written: the microdata, each code list by name, the release spec, other files."""
 
     data: Path
     code_lists: dict[str, Path]
     spec: Path
-    beside: dict[str, Path] = field(default_factory=dict)
+    others: dict[str, Path] = field(default_factory=dict)
 
 
 def write_sample(
@@ -251,7 +251,7 @@ def write_sample(
     rows
         Number of records, exactly; of persons, for ``"households"``.
     out
-        File to write; ``.parquet``, ``.csv`` or ``.csv.gz``. Beside it come the code lists, such as
+        File to write; ``.parquet``, ``.csv`` or ``.csv.gz``. With it come the code lists, such as
         ``<stem>-areas.csv``, the spec ``<stem>.yaml``, and for households ``<stem>-households`` with the
         same ending.
     seed
@@ -276,9 +276,9 @@ def write_sample(
         out,
         {name: out.with_name(f"{stem}-{name}.csv") for name in made.code_lists},
         out.with_name(f"{stem}.yaml"),
-        {name: out.with_name(f"{stem}-{name}{ending}") for name in made.beside},
+        {name: out.with_name(f"{stem}-{name}{ending}") for name in made.others},
     )
-    targets = [*files.code_lists.values(), files.data, *files.beside.values(), files.spec]
+    targets = [*files.code_lists.values(), files.data, *files.others.values(), files.spec]
     with written_aside(targets, overwrite=overwrite) as aside:
         list_files, (*data_files, spec_file) = aside[: len(made.code_lists)], aside[len(made.code_lists) :]
         for_places, for_records = generator(seed).spawn(2)

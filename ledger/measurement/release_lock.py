@@ -1,6 +1,6 @@
 """Holding a release: proof that no other live process works on it.
 
-The proof is a lock of the operating system (``flock``) beside an SQLite file, or an advisory lock of a
+The proof is a lock of the operating system (``flock``) next to an SQLite file, or an advisory lock of a
 PostgreSQL session. Either goes when the process that holds it dies, and does not depend on a timeout. It
 keeps honest processes apart; what keeps a *suspended* one apart, whose lock file an operator removed or whose
 session was cut off, is the fence that every step compares.

@@ -96,7 +96,7 @@ class Backend(ABC):
 
     @abstractmethod
     def open_witness(self) -> Witness:
-        """Return the witness beside, or far from, the database."""
+        """Return the witness next to the database, or elsewhere."""
 
     @property
     def place(self) -> Path:

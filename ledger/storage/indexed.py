@@ -1,7 +1,7 @@
 """Books that read from the database only what is asked, each by a few steps of an index.
 
 A charge therefore costs the same however long the chain is. The entries that it rests on (the last ones of
-the charge, and of its account, period, product and group) are held first against those before them: whoever
+the charge, and of its account, period, product and group) are held first against those before: anyone who
 appended past the program a sum that is too low, or a step that cannot be, finds that nobody goes on from it.
 """
 

@@ -275,7 +275,7 @@ def first_hash(connection: Connection) -> str:
 
 
 def entries_after(connection: Connection, after: int, limit: int = PAGE) -> Sequence[Row[Any]]:
-    """Return the next entries after number ``after``: seq, prev, hash, body, and the columns beside them."""
+    """Return the next entries after number ``after``: seq, prev, hash, body, and the other columns."""
     return connection.execute(_PAGE, {"after": after, "limit": limit}).all()
 
 

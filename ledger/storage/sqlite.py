@@ -153,7 +153,7 @@ class SQLite(Backend):
         return code.startswith("SQLITE_BUSY"), what, hint
 
     def open_witness(self) -> Witness:
-        """Return the witness beside the file."""
+        """Return the witness next to the file."""
         return Witness(self.witness, self._witnesses, self.wait)
 
     def unchanged(self) -> bool:
@@ -165,9 +165,9 @@ class SQLite(Backend):
 
 
 def _only_read(path: Path) -> dict[str, str]:
-    """Return how to open a ledger in a folder that this user may only read: SQLite makes files beside it.
+    """Return how to open a ledger in a folder that this user may only read: SQLite makes files next to it.
 
-    Without a log beside it nobody has it open who could write; with one SQLite reads that too.
+    Without a log next to it nobody has it open who could write; with one SQLite reads that too.
     """
     if not path.exists() or os.access(path.parent, os.W_OK):
         return {}

@@ -26,7 +26,7 @@ RESTS_ON = (
     "This holds whatever else they know, now or later, unless they break AES-256, from which the noise is "
     "drawn under a key that is thrown away, or HMAC-SHA-256, which makes the release id under a secret key."
 )
-"""What the promise of a release rests on beside the exact distributions of its noise."""
+"""What the promise of a release rests on besides the exact distributions of its noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def value_bound(prior: float, epsilon: float) -> float:
 def _moved(prior: float, epsilon: float) -> float:
     if not 0 <= prior <= 1 or epsilon < 0:
         raise MechanismError("a prior lies between 0 and 1, and epsilon is not negative", where="reading")
-    if epsilon > 700:  # e^ε overflows: no protection that can be told from none
+    if epsilon > 700:  # e^ε overflows: no protection that differs from none
         return 1.0 if prior > 0 else 0.0
     growth = expm1(epsilon)
     return prior * (1 + growth) / (1 + prior * growth)

@@ -59,7 +59,7 @@ class Event:
         The parallel scopes it was drawn in, outermost first, each as (name of the scope, branch):
         branches of one scope look at disjoint bins.
     alike
-        How many branches of the outermost scope drew this in the same way, for all of which it stands: this
+        How many branches of the outermost scope drew this in the same way; it stands for them all: this
         branch, and others that a scope of many parts has folded into it.
     """
 

@@ -313,6 +313,8 @@ class Channel:
         together they lose ε when the δ_g of one record sum to Δ. For groups that look at disjoint bins that
         is the largest change of a score in one group.
 
+        int64, shape (groups,): the place of the chosen candidate within its group.
+
         Parameters
         ----------
         scores
@@ -323,10 +325,6 @@ class Channel:
             Pure ε to spend on all of it (ε²/2 of a zCDP channel).
         sensitivity
             Δ: what the largest changes of a score in each group, by one record, can sum to.
-
-        Returns
-        -------
-        int64, shape (groups,): the place of the chosen candidate within its group.
         """
         spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
         gaps, firsts = gaps_in_groups(scores, starts, purpose)
@@ -350,6 +348,8 @@ class Channel:
         See ``tabularium.mechanisms.channel.least_noisy_partition`` for the proof; only the partition comes
         out.
 
+        int64: the numbers of the chosen intervals, from left to right.
+
         Parameters
         ----------
         costs
@@ -363,10 +363,6 @@ class Channel:
         sensitivity
             Δ: the most by which one record changes the cost of an interval that holds its bin. It must not
             change any other.
-
-        Returns
-        -------
-        int64: the numbers of the chosen intervals, from left to right.
         """
         spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
         cost, start, stop = checked_intervals(costs, starts, stops, cells, purpose)
@@ -520,7 +516,7 @@ class Facade:
 
     @property
     def transcript(self) -> tuple[Event, ...]:
-        """The events so far, their parallel scopes by number alone, without the label of the source."""
+        """The events so far, their parallel scopes only by number, without the label of the source."""
         return tuple(
             replace(event, branches=tuple((name.rpartition(".")[2], at) for name, at in event.branches))
             for event in self._transcript()

@@ -19,7 +19,7 @@ class Source(Protocol):
 
     insecure: bool
     label: str
-    """Told apart from other sources' labels, but for seeded ones: it numbers the parallel scopes."""
+    """Distinct from other sources' labels, but for seeded ones: it numbers the parallel scopes."""
 
     def noise(self, values: Integers, event: Event) -> Integers:
         """Return ``values`` plus the event's noise: discrete Gaussian, or Laplace, of its scale."""

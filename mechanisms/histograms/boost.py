@@ -2,7 +2,7 @@
 
 Sensitivity and privacy: a cell lies in one node of every level, so one record changes one node of each by 1.
 Each of L measured levels has the L-th part of the budget; they compose in sequence. The form of the tree
-depends on the number of cells, the budget and the parameters alone. The cells lie in a row: tables are read
+depends only on the number of cells, the budget and the parameters. The cells lie in a row: tables are read
 row by row.
 
 O(n) time and memory. Source: Hay, Rastogi, Miklau, Suciu 2010; the branching after Qardaji, Yang, Li 2013;

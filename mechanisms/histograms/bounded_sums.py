@@ -5,12 +5,12 @@ numbers of one cell, by at most Δ = ``largest`` in L1 and hence in L2 (the arra
 a mean by x - from and to - x, which are not negative and add to Δ; that of a histogram by 1, times the
 record's weight). So one draw of scale Δ/ε per number is ε-differentially private, and one of σ² = Δ²/2ρ is
 ρ-zCDP: Dwork, McSherry, Nissim, Smith 2006, Proposition 1; Canonne, Kamath, Steinke 2020, Theorem 4. A value
-that is clamped and put on the grid by itself alone moves no other record's.
+that is clamped and put on the grid by itself moves no other record's.
 
 An array of several levels holds each record once on every level: what it changes is then L times as much in
 L1, and √L times in L2, since the changes of different levels are of different numbers.
 Bounds that differ by group, Δ_g for the cells of group g: a record is in one cell, and changes numbers of one
-group alone, by at most Δ_g. The numbers of each group are drawn with its own Δ_g for the whole budget, in
+group only, by at most Δ_g. The numbers of each group are drawn with its own Δ_g for the whole budget, in
 parallel over disjoint cells (McSherry 2009, Theorem 4): whatever the group of a record, the other draws are
 the same with it and without it, and its own costs the budget. Replacing a record is removing and adding one.
 Cost: O(n) time; any number of dimensions.

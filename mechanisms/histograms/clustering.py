@@ -5,7 +5,7 @@ squared error of a mean, SReB_GCA by its relative error; the rest measures the s
 released as the mean of its part. O(n log n).
 
 Sensitivity: one record changes one cell by 1, so the first measurement has sensitivity 1 and costs its share.
-Order, with ties by position, and parts depend on those noisy counts alone. Parts are disjoint: one record
+Order, with ties by position, and parts depend only on those noisy counts. Parts are disjoint: one record
 changes one sum by 1, and the sums cost the rest.
 
 Sources: Zhang, Chen, Xu, Meng, Xie 2014 (AHP; defaults after Hay and others 2016, DPBench); Chen and others
@@ -256,8 +256,6 @@ def cluster_starts(ascending: Floats, variance: float) -> Integers:
 
     ``ascending``: Shape (n,), n >= 1. ``variance``: v, of the noise of a cluster's sum.
 
-    Returns
-    -------
     int64, shape (clusters,): the position of each cluster's first count, from 0.
     """
     size = ascending.size
@@ -313,8 +311,10 @@ def group_starts(ascending: Floats, noise: float, least: float) -> Integers:
     a group of its own, noise/((counts left)·max(h, least)); otherwise h opens the next group.
 
     Cost: O(n) altogether. The counts ascend, so the mean of a growing group never falls, and the place where
-    it splits the group only moves to the right: each count passes it once. Sums start anew with every group,
+    it splits the group only moves to the right: each count passes it once. Sums start again with every group,
     which keeps them as small as the group and cancellation out of them.
+
+    int64, shape (groups,): the position of each group's first count, from 0.
 
     Parameters
     ----------
@@ -324,10 +324,6 @@ def group_starts(ascending: Floats, noise: float, least: float) -> Integers:
         Expected absolute noise of a group's sum.
     least
         What takes the place of smaller counts in denominators; positive.
-
-    Returns
-    -------
-    int64, shape (groups,): the position of each group's first count, from 0.
     """
     size = ascending.shape[0]
     starts = np.empty(size, np.int64)
@@ -439,10 +435,7 @@ def relative_errors(found: Odds, released: Floats) -> tuple[Floats, Floats]:
 
     ``released``: Shape (n,): what was released for each of the cells, in the order of the noisy counts.
 
-    Returns
-    -------
-    cells, errors
-        Shape (points,): expected number of cells, and expected sum of |x - released|/max(x, 1) over them.
+    Shape (points,): expected number of cells, and expected sum of |x - released|/max(x, 1) over them.
     """
     changes = (found.bins[1:] != found.bins[:-1]) | (released[1:] != released[:-1])
     firsts = np.flatnonzero(np.append(True, changes))

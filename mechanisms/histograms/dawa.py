@@ -3,8 +3,8 @@
 Sensitivity and privacy: one record changes one cell, hence only the costs of the intervals that hold this
 cell, each by at most 1 (around the median) or 2 (around the mean, rounded). ``Channel.partition`` then loses
 ε1. Given the partition one record changes one sum, or one node of each level of the tree over the intervals:
-the shares of ε2. Intervals on offer and the price of noise depend on the form of the table and the budget
-alone.
+the shares of ε2. Offered intervals and the price of noise depend only on the form of the table and the
+budget.
 
 O(n log² n) time around medians, O(n log n) around means; O(n) memory. Source: Li, Hay, Miklau, Wang 2014.
 What its published code gets wrong and what differs: docs/reference/mechanisms/dawa.md.
@@ -260,6 +260,9 @@ class Nodes:
 def shares_of_levels(starts: Integers, cells: int, branching: int, noise: NoiseFamily) -> list[Fraction]:
     """Return the share of the budget of each level of the tree over the buckets, leaves first.
 
+    Multiples of 2^-16 that add up to 1, that of the leaves above 0. Levels that are not worth measuring have
+    0.
+
     Parameters
     ----------
     starts
@@ -270,11 +273,6 @@ def shares_of_levels(starts: Integers, cells: int, branching: int, noise: NoiseF
         Children of a node, the last of a level maybe fewer.
     noise
         Laplace: a variance falls with the square of the share; Gaussian: with the share.
-
-    Returns
-    -------
-    Multiples of 2^-16 that add up to 1, that of the leaves above 0. Levels that are not worth measuring
-    have 0.
     """
     nodes, edges = buckets(starts, cells), np.append(starts, cells)
     own: list[float] = [1.0]
@@ -422,6 +420,8 @@ def aligned(digits: Integers, step: int) -> Intervals:
 def deviations(values: Integers, intervals: Intervals, centre: Centre, unit: int) -> Integers:
     """Return Σ|x - centre| of every interval, in units of 1/unit, as integers.
 
+    NumPy only; O(n log n) for each rank around medians, O(n) around means.
+
     Parameters
     ----------
     values
@@ -431,8 +431,6 @@ def deviations(values: Integers, intervals: Intervals, centre: Centre, unit: int
         ``"median"``: exact. ``"mean"``: rounded to the nearest integer, halves downwards.
     unit
         1, 2 or 4.
-
-    NumPy only; O(n log n) for each rank around medians, O(n) around means.
     """
     result = [np.zeros(values.size, dtype=np.int64)]
     ascending = values
@@ -491,8 +489,6 @@ def weighted_segments(numbers: Floats, weights: Floats, price: float) -> Integer
     ``numbers``, ``weights``: Shape (n,), n >= 1; weights are positive. The mean of a segment is the weighted
     one. ``price``: Positive.
 
-    Returns
-    -------
     int64, shape (segments,), ascending from 0.
     """
     n = numbers.size

@@ -3,7 +3,7 @@
 A privacy proof needs to know how far a computed coefficient lies from the exact one, for the worst data; in
 plain floats that is more than one record changes it by. So true counts are transformed in numbers of about
 106 bits, and ``relative_error`` bounds the error by some 2^-40 of that change
-(docs/reference/mechanisms/efpa.md). IEEE doubles, additions and multiplications alone. Inverse transforms act
+(docs/reference/mechanisms/efpa.md). Only IEEE doubles, additions and multiplications. Inverse transforms act
 on noisy coefficients and are the library's.
 """
 
@@ -52,8 +52,6 @@ def spectrum(values: Floats) -> Floats:
 
     ``values``: Double words, shape (2, *shape).
 
-    Returns
-    -------
     Shape (4, *shape[:-1], shape[-1]//2 + 1).
     """
     shape = values.shape[1:]

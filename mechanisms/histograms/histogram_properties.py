@@ -270,10 +270,7 @@ def _tails(ahead: float, records: float, largest: int) -> Floats:
 def merged(pairs: NDArray[np.int64]) -> Runs:
     """Return pairs (count, multiplicity) in order: counts positive, descending, and each there once.
 
-    Parameters
-    ----------
-    pairs
-        Shape (k, 2), not negative, in any order; a count of 0 or a multiplicity of 0 says nothing.
+    ``pairs``: shape (k, 2), not negative, in any order; a count of 0 or a multiplicity of 0 says nothing.
     """
     real = pairs[(pairs > 0).all(axis=1)]
     if (real[1:, 0] >= real[:-1, 0]).any():  # most are in order already

@@ -1,7 +1,7 @@
 """kd_tree: noisy cells draw a map of boxes, and the boxes are measured afresh (two phases, "DPCube").
 
 Sensitivity and privacy: one record changes the total by 1 and one cell by 1, at ε_t and ε_1. The partition is
-computed from these outputs alone; its boxes are disjoint, so their sums cost ε_2. ε_t + ε_1 + ε_2 = ε, or
+computed only from these outputs; its boxes are disjoint, so their sums cost ε_2. ε_t + ε_1 + ε_2 = ε, or
 shares of ρ. Clipping at 2^60/cells in tables of more than 2^20 cells keeps neighbours.
 
 O(n log n) time, O(n) memory. Source: Xiao, Xiong, Yuan 2010, Algorithms 2 and 3, Theorem 4.3; what differs:
@@ -122,7 +122,7 @@ class KdTree(Mechanism):
         first, fresh = (noise_in(draws(measured, name)[0]) for name in ("cells", "sums"))
         sizes = box_sizes(lows, highs)
         before = box_sums(cells, sides(shape), lows, highs)
-        parts = (combined if self.combine else second_alone)(
+        parts = (combined if self.combine else second_only)(
             sizes, before, sums.astype(np.float64), (first.variance, fresh.variance)
         )
         values = np.empty(cells.size)
@@ -221,7 +221,7 @@ class Combined:
         return self.sums / self.sizes
 
 
-def second_alone(sizes: Floats, before: Floats, fresh: Floats, variances: tuple[float, float]) -> Combined:
+def second_only(sizes: Floats, before: Floats, fresh: Floats, variances: tuple[float, float]) -> Combined:
     """Return the sums of phase two as they are."""
     return Combined(sizes, fresh, before, fresh, np.ones(sizes.size), variances)
 

@@ -187,8 +187,8 @@ class Mwem(Mechanism):
 
     def _split(self, share: Fraction, channel: Channel) -> tuple[Fraction, Fraction]:
         """Return the pure ε of a round's pick, and what is left of its share for the answer."""
-        alone = Fraction(1, 2) if self.workload == "ranges" else Fraction(1, 10)
-        part = share * (alone if self.pick_share == "auto" else Fraction(self.pick_share))
+        usual = Fraction(1, 2) if self.workload == "ranges" else Fraction(1, 10)
+        part = share * (usual if self.pick_share == "auto" else Fraction(self.pick_share))
         epsilon = channel.pure_epsilon(part)
         return epsilon, share - channel.pure_cost(epsilon)
 
@@ -223,7 +223,7 @@ def _arrays(total: NDArray[np.int64], asked: list[int], answers: list[NDArray[np
 # The workloads of ``mwem``: what can be asked, what the answer is, and weights that fit the answers.
 #
 # A *model* is what the answers so far make of the table: public, since it is computed from them and from
-# the noisy total alone. All that is asked of the true counts is a whole number, or a vector of them, and
+# the noisy total. All that is asked of the true counts is a whole number, or a vector of them, and
 # scores are whole numbers too: the model's answers are rounded first.
 
 
@@ -231,7 +231,7 @@ _LEAST_CELL = 1e-6  # of an even share, as in the kernel of the ranges
 
 
 class Workload(Protocol):
-    """Queries, each of which one record changes by at most 1 in L1."""
+    """Queries: one record changes each by at most 1 in L1."""
 
     @property
     def size(self) -> int:

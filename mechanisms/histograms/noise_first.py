@@ -1,7 +1,7 @@
 """NoiseFirst: noise on every cell, then neighbouring cells are merged into bins.
 
 Sensitivity and privacy: one record changes one cell by 1; one draw of noise per cell, as in ``identity`` and
-``gaussian``, is the only look at the counts. Merging sees noisy counts alone, and ``improve`` serves any
+``gaussian``, is the only look at the counts. Merging sees only noisy counts, and ``improve`` serves any
 noisy table.
 
 O(n log n) time and O(n) memory; with ``bins`` given that for each bin, and 4·n·bins bytes, at most 512 MiB.

@@ -20,7 +20,7 @@ _STEPS = (3242174889, 2447445414)  # 2^32 over r and r², r³ = r + 1: pairs of 
 def addable(counts: Counts) -> Counts:
     """Return counts whose sums, with any signs, stay within what the channel takes (2^61).
 
-    They are cut off at a bound that depends on the number of cells alone, which cannot bring two tables
+    They are cut off at a bound that depends only on the number of cells, which cannot bring two tables
     further apart. Up to 2^21 cells the bound is 2^40, the largest count there is, and nothing is cut off.
     """
     bound = LARGEST_VALUE // max(1, counts.size)

@@ -4,7 +4,7 @@ Sensitivity and privacy: one record changes the absolute deviation of the one pa
 2, hence by at most 2 after rounding: a score, minus a sum of rounded deviations, has sensitivity 2. Parts of
 a level are disjoint, so the choices of each of d levels cost ε/4d together; the choice among the partitions
 that they go through costs ε/4; given that, one sum changes by 1, at the rest. Sorting first
-(``unattributed``) keeps neighbours. What is made of the sums (``sign``, pruning) sees them alone.
+(``unattributed``) keeps neighbours. What is made of the sums (``sign``, pruning) sees only them.
 
 O(n log² n) time, O(n) memory. Source: Acs, Castelluccia, Chen 2012, Algorithms 3 and 4, Lemma 2, Theorem 8;
 parameters beyond the paper: docs/reference/mechanisms/p_hpartition.md.
@@ -422,7 +422,7 @@ def _deviations(
     """Add the deviation of the first 1, 2, …, m - 1 bins to ``costs``; return that of all.
 
     The quotients are taken in floating point, several times as fast as in integers. S/j is at most 2^40, so
-    its error is far below 1 and one step mends it. 4·c·r + j and 2·j are exact doubles, and a quotient that
+    its error is far below 1; one step corrects it. 4·c·r + j and 2·j are exact doubles, and a quotient that
     is not whole is at least 1/2j from the next integer, more than rounding can bridge.
     """
     tree[:] = 0

@@ -1,4 +1,4 @@
-"""Per region: one mechanism for each place along one axis of a table, each on the cells of that place alone.
+"""Per region: one mechanism for each place along one axis of a table, each only on the cells of that place.
 
 Sensitivity and privacy: one record changes the cells of one region. Each region's mechanism has the whole
 budget, and all together cost no more: parallel composition (McSherry 2009, Theorem 4; for ρ the divergences
@@ -154,7 +154,7 @@ class PerRegion(Mechanism):
         return measured.release(self._whole(values), spread, mechanism=self.mechanism, **summary(diagnostics))
 
     def _parts(self, measured: Measured, mechanism: Mechanism) -> list[Measured]:
-        """Return the measurement of each region, as if it had been made alone."""
+        """Return the measurement of each region, as if it were the only one."""
         notes = measured.meta["notes"]
         if _STANDS not in measured.arrays:
             tables = self._regions(measured.arrays[_CELLS])
@@ -235,7 +235,7 @@ _SHAPES = "_shapes"
 
 
 def stack_ragged(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-    """Return the arrays of all parts by name: (parts, …), or flat, with their shapes beside them.
+    """Return the arrays of all parts by name: (parts, …), or flat, with their shapes.
 
     Shapes are rows of the number of dimensions, and then the sides; -1 for an array that a part has not.
     """

@@ -1,7 +1,7 @@
 """Privelet: noise on the Haar wavelet coefficients of a table, so that sums over boxes need little of it.
 
 Sensitivity and privacy: along an axis of n cells one cell is in the total and in at most ⌈log2 n⌉
-differences, each of which it moves by 1. In d dimensions one record changes at most m = Π(1 + ⌈log2 n_i⌉)
+differences, and moves each by 1. In d dimensions one record changes at most m = Π(1 + ⌈log2 n_i⌉)
 coefficients by 1 each: L1 sensitivity m, L2 sensitivity √m, and one draw of that noise is the mechanism. The
 paper's weights say the same.
 
@@ -240,10 +240,10 @@ class NoisyWavelets(LinearMeasurement):
             pairs = size // 2
             place = keys // step % shape[axis]
             rest = keys - place * step
-            alone = place == 2 * pairs  # goes up as it is
-            half = np.where(alone, factors, factors / 2)
-            side = np.where(place % 2, -half, half)[~alone]
-            finer, own = coalesced(rest[~alone] + (size - pairs + place[~alone] // 2) * step, side)
+            unpaired = place == 2 * pairs  # goes up as it is
+            half = np.where(unpaired, factors, factors / 2)
+            side = np.where(place % 2, -half, half)[~unpaired]
+            finer, own = coalesced(rest[~unpaired] + (size - pairs + place[~unpaired] // 2) * step, side)
             some = own != 0
             done_keys.append(finer[some])
             done.append(own[some])
@@ -309,18 +309,16 @@ def range_energies(cells: int, starts: Integers, stops: Integers) -> Floats:
     energy = np.zeros(starts.shape)
     while size > 1:
         apart = left // 2 != right // 2
-        alone = (right == size - 1) & (right % 2 == 0)  # goes up as it is
+        unpaired = (right == size - 1) & (right % 2 == 0)  # goes up as it is
         # The other half of each pair: inside the range, outside, or the range's other end.
-        beside_left = np.where(
-            left % 2 == 1, 0.0, np.where(apart, 1.0, np.where(left == right, 0.0, of_right))
-        )
-        beside_right = np.where(right % 2 == 0, 0.0, 1.0)
-        beside_right = np.where(alone, of_right, beside_right)
-        beside_left = np.where(alone & ~apart, of_left, beside_left)
-        energy += ((of_left - beside_left) / 2) ** 2
-        energy += np.where(apart, ((of_right - beside_right) / 2) ** 2, 0.0)
-        of_left = (of_left + beside_left) / 2
-        of_right = np.where(apart, (of_right + beside_right) / 2, of_left)
+        left_pair = np.where(left % 2 == 1, 0.0, np.where(apart, 1.0, np.where(left == right, 0.0, of_right)))
+        right_pair = np.where(right % 2 == 0, 0.0, 1.0)
+        right_pair = np.where(unpaired, of_right, right_pair)
+        left_pair = np.where(unpaired & ~apart, of_left, left_pair)
+        energy += ((of_left - left_pair) / 2) ** 2
+        energy += np.where(apart, ((of_right - right_pair) / 2) ** 2, 0.0)
+        of_left = (of_left + left_pair) / 2
+        of_right = np.where(apart, (of_right + right_pair) / 2, of_left)
         left, right, size = left // 2, right // 2, size - size // 2
     return np.asarray(energy + of_left**2, dtype=np.float64)
 

@@ -248,8 +248,6 @@ def explained(values: Floats) -> Floats:
 
     ``values``: Shape (n,).
 
-    Returns
-    -------
     Shape (n + 1,), explained[0] = 0.
     """
     size = values.size

@@ -1,4 +1,4 @@
-"""A quantile of every cell by a private choice among the positions of a grid, with counts beside it.
+"""A quantile of every cell by a private choice among the positions of a grid, with counts next to it.
 
 The counts are histograms (..., bins), a histogram for each cell of a table. Of n values, C up to position b
 and C' below it, the position b misses the rank q = a/d by max(0, d·C' - a·n, a·n - d·C) in parts of a record:
@@ -8,7 +8,7 @@ added to the sums of cells that grow away from it, from which a margin follows.
 What one record changes. It lies in one histogram, whose n changes by its weight w, at most W, and whose C and
 C' change by 0 or w; so what any position misses changes by at most W·max(a, d - a), and in no other
 histogram: all choices together cost what one does (``Channel.pick_each``). It lies in at most one of the
-cells beside the chosen position: the sums of all change by W in L1 and in L2. Where those cells lie follows
+cells next to the chosen position: the sums of all change by W in L1 and in L2. Where those cells lie follows
 from the choice. The two draws compose in sequence.
 
 A choice misses by ln(bins)/ε records at most times a small number, where noisy counts of all positions miss
@@ -45,7 +45,7 @@ _LARGEST_TOTAL = 1 << 50  # so that d times it stays a whole number of 64 bits
 
 @dataclass(frozen=True)
 class QuantileChoices(Mechanism):
-    """A private choice of the quantile of every cell, and noisy counts beside it.
+    """A private choice of the quantile of every cell, and noisy counts next to it.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class QuantileChoices(Mechanism):
     heaviest
         W: the largest weight of a record.
     margin_share
-        The part of the budget that the counts beside the chosen position have.
+        The part of the budget that the counts next to the chosen position have.
     """
 
     at: str = "1/2"
@@ -74,11 +74,11 @@ class QuantileChoices(Mechanism):
         share_of_budget(self.margin_share, "margin_share")
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Choose, then measure beside what was chosen."""
+        """Choose, then measure next to what was chosen."""
         shape, bins = counts.shape[:-1], counts.shape[-1]
         # A public bound that brings no two histograms further apart.
         rows = np.minimum(counts.reshape(-1, bins), _LARGEST_TOTAL // bins)
-        rank, beside = Fraction(self.at), channel.remaining * Fraction(self.margin_share)
+        rank, for_sums = Fraction(self.at), channel.remaining * Fraction(self.margin_share)
         above, parts = rank.numerator, rank.denominator
         upto = np.cumsum(rows, axis=1)
         wanted = above * upto[:, -1:]
@@ -86,7 +86,7 @@ class QuantileChoices(Mechanism):
         chosen = channel.pick_each(
             -np.maximum(missed, 0).reshape(-1),
             np.arange(len(rows)) * bins,
-            channel.pure_epsilon(channel.remaining - beside),
+            channel.pure_epsilon(channel.remaining - for_sums),
             sensitivity=self.heaviest * max(above, parts - above),
             purpose="choice",
         )
@@ -100,8 +100,8 @@ class QuantileChoices(Mechanism):
     def finish(self, measured: Measured) -> Release:
         """Return rows of position, rate and noisy sums (..., numbers), with the variance of the sums."""
         choice, noise = measured.transcript
-        chosen, beside = measured.arrays["chosen"], measured.arrays["beside"]
+        chosen, sums = measured.arrays["chosen"], measured.arrays["beside"]
         # A position that misses by t records, or d·t parts, comes up with exp(-d·t/scale) at most.
         rate = np.full(chosen.shape, Fraction(self.at).denominator / float(choice.scale))
-        rows = np.concatenate([np.stack([chosen, rate], axis=-1), beside], axis=-1)
+        rows = np.concatenate([np.stack([chosen, rate], axis=-1), sums], axis=-1)
         return measured.release(rows, variance_of(noise), rate=float(rate.flat[0]), cells=prod(chosen.shape))

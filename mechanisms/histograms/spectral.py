@@ -192,9 +192,7 @@ def measure(
 ) -> dict[str, Array]:
     """Spend all there is on noise for the first ``radii`` radii.
 
-    Returns
-    -------
-    Either ``cells``, int64 in the shape of the transform, or ``coefficients``, float64 of shape (z,).
+    Returns either ``cells``, int64 in the shape of the transform, or ``coefficients``, float64 of shape (z,).
     """
     if plan.on_cells[radii - 1]:
         return {"cells": channel.laplace(bounded, channel.remaining, purpose="cells")}
@@ -508,11 +506,11 @@ def growing(ends: NDArray[np.int64]) -> NDArray[np.bool_]:
 #
 # In any number of dimensions. Every frequency has a *radius*: the root of the sum, over the axes, of the
 # squared number of turns its wave makes along the axis. All coordinates of one radius come together, so
-# that "the first k radii" is a set of coordinates that depends on the shape alone.
+# that "the first k radii" is a set of coordinates that depends only on the shape.
 #
 # - ``dft``: for F the discrete Fourier transform over √N, frequency w and its mirror -w give the two
 #   coordinates √2·Re F_w and √2·Im F_w; a frequency that is its own mirror (zero or half a turn a cell on
-#   every axis: the Nyquist lines of even axes) gives F_w alone, which is real.
+#   every axis: the Nyquist lines of even axes) gives only F_w, which is real.
 # - ``dct``: the type II cosine transform, one coordinate for each wave of 0, 1/2, 1, ... turns.
 #
 # Both are isometries of R^N. The way there is exact to about 100 bits (``double_fourier``), since a privacy

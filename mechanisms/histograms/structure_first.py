@@ -6,7 +6,7 @@ of the one bin that holds it. Around means the cost is c = S·(F - S/w), which m
 over structures, so it moves by no more, and rounding costs to a public unit adds nothing. The k - 1
 boundaries are chosen from right to left at ε1/(k - 1) each. Given the bins one sum, or one lower median,
 moves by at most 1; in a tree of L levels each has the L-th part of the rest. Candidates lie on a grid of
-edges that depends on n alone.
+edges that depends only on n.
 
 O(n + m²·k) time and O(n + m·k) memory for m candidates. Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013,
 Algorithms 3 and 6, sections 4.3, 5.2.3, 6.2; what differs: docs/reference/mechanisms/structure_first.md.
@@ -361,6 +361,8 @@ def ranks_of(cells: Integers) -> Ranks:
     Level by level, from the highest binary digit of the ranks, those with digit 0 are moved before those with
     digit 1, in the order they had.
 
+    Source: Claude, Navarro, Ordóñez 2015, "The wavelet matrix".
+
     Returns
     -------
     lower
@@ -373,8 +375,6 @@ def ranks_of(cells: Integers) -> Ranks:
         Shape (n,): the cells in ascending order.
     totals
         Shape (n + 1,): the sum of the first i cells.
-
-    Source: Claude, Navarro, Ordóñez 2015, "The wavelet matrix".
     """
     size = cells.size
     order = np.argsort(cells, kind="stable")
@@ -398,6 +398,8 @@ def mean_costs(sums: Integers, edges: Integers, cap: int, unit: int, last: int) 
     term that all bins together always have (see
     ``tabularium.mechanisms.histograms.structure_first``).
 
+    int64, shape (last,).
+
     Parameters
     ----------
     sums
@@ -408,10 +410,6 @@ def mean_costs(sums: Integers, edges: Integers, cap: int, unit: int, last: int) 
         Such that unit·n·cap² is at most 2^62.
     last
         From 1 to m.
-
-    Returns
-    -------
-    int64, shape (last,).
     """
     costs = np.empty(last, np.int64)
     for first in range(last):
@@ -432,6 +430,8 @@ def median_costs(ranks: Ranks, edges: Integers, last: int) -> Integers:
     Each bin's lower median is found by going down the levels of ``ranks``; the sums of the cells that are
     smaller are collected on the way. O(log n) per bin.
 
+    int64, shape (last,).
+
     Parameters
     ----------
     ranks
@@ -440,10 +440,6 @@ def median_costs(ranks: Ranks, edges: Integers, last: int) -> Integers:
         Shape (m + 1,).
     last
         From 1 to m.
-
-    Returns
-    -------
-    int64, shape (last,).
     """
     lower, zeros, sums, ordered, totals = ranks
     costs = np.empty(last, np.int64)

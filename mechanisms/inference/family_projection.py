@@ -51,7 +51,7 @@ class Families:
         result *= self.to_members(scale)
         lost = (reached <= 0) & (wanted > 0)
         if lost.any():
-            # A total so small beside its members that it vanished in their rounding: any split is as near.
+            # A total so small for its members that it vanished in their rounding: any split is as near.
             free = self.total(self.weights)
             share = np.divide(wanted, free, out=np.zeros_like(free), where=lost & (free > 0))
             result += self.to_members(share) * self.weights
@@ -81,7 +81,7 @@ class Families:
         return np.asarray(self.values + self.to_members(multiplier) * self.weights > 0)
 
     def step(self, positive: Bools, otherwise: Floats) -> Floats:
-        """Return the lam at which the positive members alone reach the total; ``otherwise`` without any."""
+        """Return the lam at which only the positive members reach the total; ``otherwise`` without any."""
         slope = self.total(self.weights * positive)
         offset = self.totals - self.total(self.values * positive)
         return np.divide(offset, slope, out=otherwise.copy(), where=slope > 0)
@@ -121,7 +121,7 @@ def _sorted_multipliers(families: Families) -> Floats:
     reached = np.divide(
         families.to_members(families.totals) - offset, slope, out=np.zeros_like(slope), where=slope > 0
     )
-    # With its first k members alone, a family's lam still lets in the k-th exactly as long as k is not above
+    # With only its first k members, a family's lam still lets in the k-th exactly as long as k is not above
     # the true number of positives.
     number = np.maximum(families.count(reached > enters), 1)
     multiplier: Floats = reached[families.starts + number - 1]

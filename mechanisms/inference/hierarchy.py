@@ -192,7 +192,7 @@ def _depths(parents: Indices) -> Indices:
         above = ancestor[below]
         # ancestor[v] is depth[v] steps above v, so two half-paths add up to the doubled path.
         depth[below], ancestor[below] = depth[below] + depth[above], ancestor[above]
-    # No path to a root is longer than the number of nodes: whoever is still climbing is on or under a cycle.
+    # No path to a root is longer than the number of nodes: one that still climbs is on or under a cycle.
     raise MechanismError(
         f"node {int(np.flatnonzero(ancestor >= 0)[0])} never reaches a root",
         where="hierarchy",

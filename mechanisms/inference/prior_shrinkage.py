@@ -73,7 +73,7 @@ def shrink_to_prior(
     noisy
         (cells,) whole numbers: counts with independent noise of one law.
     prior
-        (cells,) what was published for them before; not a number where nothing was: those are left alone.
+        (cells,) what was published for them before; not a number where nothing was: those are not changed.
     scaled
         Whether the prior is of another time, so that all counts together may have grown since.
 
@@ -84,7 +84,7 @@ def shrink_to_prior(
 
     Examples
     --------
-    One cell in a thousand is far from what was published: it alone is left alone.
+    One cell in a thousand is far from what was published: only it is not changed.
 
     >>> noise = Noise("laplace", 10.0, whole=True)
     >>> away = np.rint(10 * np.log(np.linspace(0.002, 1, 500)))
@@ -160,7 +160,7 @@ def _classes(size: Floats, deviation: float) -> Integers:
 
 
 def _offsets(residuals: Floats, of: Integers, variance: float) -> Floats:
-    """Return by how much the cells of each class lie beside the prior on average, beyond chance."""
+    """Return by how much the cells of each class lie off the prior on average, beyond chance."""
     most = _OUTLIER * sqrt(variance)
     inside = np.clip(residuals, -most, most)
     sizes = np.bincount(of)
@@ -329,7 +329,7 @@ def _weights(likely: Floats, seen: Integers) -> Floats:
 def _given_residuals(grid: Grid, law: Floats, level: float) -> tuple[Floats, Floats, Floats]:
     """Return mean, variance and half-width of the change for a residual at each point.
 
-    Beyond the residuals that are drawn: of the noise alone.
+    Beyond the residuals that are drawn: only of the noise.
     """
     size = len(grid.points)
     windows = np.lib.stride_tricks.sliding_window_view(grid.noise, size)  # noise is symmetric

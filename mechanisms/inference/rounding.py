@@ -34,6 +34,8 @@ SNAP = 1e-6
 def rounding(tree: Hierarchy, est: Estimate, invariants: Invariants | None = None) -> Integers:
     """Return whole numbers that add up in every family, each within 1 of its unrounded value.
 
+    (nodes, cells) int64.
+
     Parameters
     ----------
     est
@@ -41,10 +43,6 @@ def rounding(tree: Hierarchy, est: Estimate, invariants: Invariants | None = Non
     invariants
         Node number to exact values, kept exactly; whole numbers, the same ones the earlier steps were
         given. A node and cell of variance 0 whose value is whole is kept as well.
-
-    Returns
-    -------
-    (nodes, cells) int64.
 
     Raises
     ------

@@ -208,7 +208,7 @@ def _upward(tree: Hierarchy, below: Floats, cells: int) -> Iterator[tuple[Block,
     """Turn variances of measurements into those of subtree estimates, in place: s to t.
 
     Yields for each block the variance of the sum of its children, (families, cells or 1), and the weight of
-    the parent's own measurement beside it.
+    the parent's own measurement next to it.
     """
     for block in tree.up(cells):
         children = block.total(below[block.children])

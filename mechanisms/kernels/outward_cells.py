@@ -1,6 +1,6 @@
 """Cells that grow away from a place of a grid: 1, 2, 4, … positions wide, above it and below it.
 
-What lies near the place is told apart finely, what lies far from it coarsely, with about 2·log2(bins)
+What lies near the place is distinguished finely, what lies far from it coarsely, with about 2·log2(bins)
 numbers. NumPy only.
 """
 
@@ -21,8 +21,6 @@ def outward_sums(counts: Integers, places: Integers) -> Integers:
 
     ``counts``: (rows, bins). ``places``: (rows,) a position in each row.
 
-    Returns
-    -------
     (rows, 2·reaches). Cell j holds the positions that lie 2^j to 2^(j + 1) - 1 away; 0 beyond the ends.
     """
     rows, bins = counts.shape

@@ -2,7 +2,7 @@
 
 AES-256-CTR under a key and a starting counter that come fresh from the operating system, one key for each
 stream: a release opens a stream of its own, so no two releases share a key and no block is used twice. A
-key is replaced after 2^32 blocks, long before the counter mode could be told from random bits.
+key is replaced after 2^32 blocks, long before the counter mode could be distinguished from random bits.
 
 A stream survives ``fork``: the child's copy throws the inherited key away (a secure stream takes a new one,
 a seeded stream refuses to go on), so parent and child never share a block. Reads are locked: two threads

@@ -1,4 +1,4 @@
-"""Variances after weighted least squares, and their slopes, from the precisions of measurements alone.
+"""Variances after weighted least squares, and their slopes, from only the precisions of measurements.
 
 The noise of a measurement is alike in all cells of a level, so the analysis of variance
 (:mod:`tabularium.mechanisms.inference.joint.joint_consistency`) splits the joint estimate into orthogonal
@@ -307,7 +307,7 @@ class NodeClasses:
 def _types(tree: Hierarchy, depth: Indices, labels: Indices) -> Indices:
     """Return a number for each node that says how it and all below it are measured, deepest level first.
 
-    Families are told apart by the sum of a random number for each type of child: of 64 bits, so that two
+    Families are distinguished by the sum of a random number for each type of child: of 64 bits, so that two
     different ones of a million have the same with a chance of one in ten million.
     """
     draw = generator(7)

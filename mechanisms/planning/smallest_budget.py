@@ -152,16 +152,16 @@ class BudgetProblem:
         if near is not None:
             best = self._optimum(self.scale_to_feasible(near))
         else:
-            alone = self._alone()
-            shapes = [np.where(self.needed, 1.0, 0.5) * alone]
+            own = self._own_losses()
+            shapes = [np.where(self.needed, 1.0, 0.5) * own]
             if not self._convex:
-                shapes += [np.where(self.needed, 1.0, 0.0) * alone, self._as_if_convex()]
+                shapes += [np.where(self.needed, 1.0, 0.0) * own, self._as_if_convex()]
             tried = [self._optimum(self.scale_to_feasible(shape)) for shape in shapes]
             best = self._fewer(min(tried, key=lambda losses: float(losses.sum())))
         bounded = self._convex and self._ties.loose
         return Found(best, self._drives(best), self._gap(best) if bounded else None)
 
-    def _alone(self) -> Floats:
+    def _own_losses(self) -> Floats:
         """Return losses of about the right size: what each array would need by itself for its goals."""
         least: dict[str, float] = {}
         for goal in self.goals:
@@ -458,7 +458,7 @@ class Ties:
         return len(self.factors) == np.count_nonzero(self.factors.any(axis=0))
 
     def following(self, losses: Floats) -> Floats:
-        """Return losses of which only those of heads count: the others are in proportion to them."""
+        """Return losses, where only those of heads count: the others are in proportion to them."""
         return np.asarray(losses[self.heads] * self.proportions)
 
     def fitted(self, losses: Floats) -> Floats:

@@ -433,13 +433,13 @@ class Answer:
     binned
         Whether numbers are known up to bins only, so that the intervals hold more than noise.
     up_to
-        Where the last bin ends on the word of whoever asked; None where nobody said.
+        Where the last bin ends as the query states; None where it does not.
     of
         The measure of the table that it was computed from, with its bounds; None for counts.
     invariants
         Names of the public numbers that were made use of.
     spread
-        Whether rows cut groups of cells of which only the sums were measured: published cells answer.
+        Whether rows cut groups of cells where only the sums were measured: published cells answer.
     shares
         What shares are of, as a sentence; empty for anything else.
     estimator

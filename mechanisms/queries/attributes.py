@@ -127,7 +127,7 @@ class Attribute:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """Names of levels, of which a plain attribute has none."""
+        """Names of levels; a plain attribute has none."""
         return ()
 
     def mask(self, values: Iterable[Word], level: str | None = None) -> Bools:

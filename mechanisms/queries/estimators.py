@@ -65,7 +65,7 @@ class SelectedCells:
 
     @classmethod
     def joint(cls, values: Floats, covariances: Floats, least_variance: float) -> SelectedCells:
-        """Return cells whose errors are noise alone, some of which they have in common."""
+        """Return cells whose errors are only noise, which they share in part."""
         variance = np.maximum(np.einsum("ijj->ij", covariances), 0.0)
         step, none = np.minimum(1.0, np.sqrt(variance / least_variance)), np.zeros_like(values)
         return cls(values, variance, step, none, none, covariances=covariances, least_variance=least_variance)

@@ -22,7 +22,7 @@
 ``from``, ``by`` and ``where`` may come in any order, and ``up to`` is for sums, averages and quantiles.
 ``share by sex`` is how the records that pass ``where`` are shared out to the groups, ``within`` others if
 there are any; ``share(age < 20) by sex`` is which part of every group passes the test; and ``share where
-age < 20`` is short for ``share(age < 20)``. A percent is a share times 100; of a name alone in brackets,
+age < 20`` is short for ``share(age < 20)``. A percent is a share times 100; of a single name in brackets,
 which is no test, it is a rate. Support, entropy and distance (to uniform, over so many values) are of a
 whole histogram of sizes: nothing stands behind them.
 A name or value is a run of characters without spaces,
@@ -30,11 +30,11 @@ brackets, commas, quotes and comparison signs (``20-24``, ``85+``, ``N01``), or 
 quotes. The words of the language are read in any case.
 
 ``and`` binds closer than ``or``, as everywhere. What stands behind ``where`` can be read by itself
-(:func:`parse_tests`): a release spec says so which records a table counts. Tests of nulls make sense there
-alone: no release says which values were null.
+(:func:`parse_tests`): a release spec says so which records a table counts. Tests of nulls make sense only
+there: no release says which values were null.
 
 The parser is written out here because a SQL parser would save little of it: ``20 <= age < 30``, ``85+`` and
-``20-24`` are no SQL, and every mistake is to be named with its character and how to mend it.
+``20-24`` are no SQL, and every mistake is to be named with its character and how to correct it.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Null:
 
 @dataclass(frozen=True)
 class Either:
-    """Alternatives, one of which must hold: of each all its tests must."""
+    """Alternatives: one must hold, with all its tests."""
 
     options: tuple[tuple[Test, ...], ...]
 
@@ -143,9 +143,9 @@ class Query:
     within
         Of shares of groups: the attributes or levels in each of whose groups they add up to one.
     passing
-        Of shares of the records that pass tests: these, all of which must hold. Empty for shares of groups.
+        Of shares of the records that pass tests: these, which must all hold. Empty for shares of groups.
     percent
-        Whether a share is to be said in percent.
+        Whether a share is to be given in percent.
     symbols
         Of a distance to uniform: how many values the column can have.
     """
@@ -347,7 +347,7 @@ class _Parser:
         return Query(cast(Measure, kind), of, (), (), up_to, share, symbols=symbols)
 
     def names_one(self) -> bool:
-        """Return whether a name alone stands in brackets behind this word."""
+        """Return whether a single name stands in brackets behind this word."""
         rest = self.tokens[self.place + 1 : self.place + 4]
         kinds, texts = [token.kind for token in rest], [token.text for token in rest]
         return len(rest) == 3 and kinds[::2] == ["mark", "mark"] and texts[::2] == ["(", ")"]

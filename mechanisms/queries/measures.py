@@ -211,7 +211,7 @@ MOST_WORK = 20_000_000
 def condition_on_totals(
     table: NoisySource, known: Sequence[KnownSums], rows: Rows, counts: Values, level: float
 ) -> tuple[Values, tuple[str, ...]]:
-    """Return counts, which measurements alone gave, with what invariants say of them, and whose names."""
+    """Return counts, which only measurements gave, with what invariants say of them, and whose names."""
     if not known or len(rows.labels) * math.prod(table.axes.shape) * len(table.axes.parents) > MOST_WORK:
         return counts, ()
     result = [item.copy() for item in (counts.value, counts.standard_error, counts.low, counts.high)]
@@ -276,7 +276,7 @@ def part_of(query: Query, attributes: Sequence[AnyAttribute] = ()) -> Query:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The rows of :func:`whole_of` and :func:`part_of`, and of which whole, ``of``, each part is one."""
+    """The rows of :func:`whole_of` and :func:`part_of`, and the whole, ``of``, of each part."""
 
     whole: Rows
     part: Rows
@@ -345,23 +345,23 @@ class Parts:
         if whole is None or part is None:
             return None
 
-        def beside(name: str, sign: int) -> Floats:
-            return _beside(getattr(part, name)[:, 0], getattr(whole, name)[self.of, 0], sign)
+        def pairs(name: str, sign: int) -> Floats:
+            return _pairs(getattr(part, name)[:, 0], getattr(whole, name)[self.of, 0], sign)
 
         if at_worst:
             one, all_ = (np.sqrt(item.variance[:, 0]) + item.rms_error[:, 0] for item in (part, whole))
-            rms_error = _beside(one, all_[self.of], 1)
-            return SelectedCells.at_worst(beside("values", -1), rms_error, beside("moved", 1))
+            rms_error = _pairs(one, all_[self.of], 1)
+            return SelectedCells.at_worst(pairs("values", -1), rms_error, pairs("moved", 1))
         variance, rms_error, moved = (
-            np.maximum(beside(name, -1), 0.0) for name in ("variance", "rms_error", "moved")
+            np.maximum(pairs(name, -1), 0.0) for name in ("variance", "rms_error", "moved")
         )
         steps = np.column_stack([part.step[:, 0], whole.step[self.of, 0]])
         return SelectedCells(
-            beside("values", -1), variance, np.where(variance > 0, steps, 0.0), rms_error, moved
+            pairs("values", -1), variance, np.where(variance > 0, steps, 0.0), rms_error, moved
         )
 
 
-def _beside(part: Floats, whole: Floats, sign: int) -> Floats:
+def _pairs(part: Floats, whole: Floats, sign: int) -> Floats:
     """Return (rows, 2) numbers of the parts, and of the rests: those of the whole with or less these."""
     known = np.isfinite(part) & np.isfinite(whole)  # of the rest nothing is known either where not
     rest = np.where(known, np.where(known, whole, 0.0) + sign * np.where(known, part, 0.0), np.inf)
@@ -467,11 +467,11 @@ class MeasuredAttribute(Attribute):
     additive: bool = True
 
     def mask(self, values: Iterable[Word], level: str | None = None) -> Bools:
-        """Refuse: records are not told apart by a measure."""
+        """Refuse: records are not distinguished by a measure."""
         self._refuse(next(iter(values)).at)
 
     def span(self, op: Op, bound: Word, level: str | None = None) -> Bools:
-        """Refuse: records are not told apart by a measure."""
+        """Refuse: records are not distinguished by a measure."""
         self._refuse(bound.at)
 
     def _refuse(self, at: int) -> NoReturn:

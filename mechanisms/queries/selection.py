@@ -4,7 +4,7 @@ A plan says which tests choose cells, and what makes the rows (:func:`bind`). Ov
 becomes :class:`Rows`: the number of the sum that each cell is a part of. Cells of an attribute that all tests
 and groups treat alike are one class (:class:`CellClasses`), so that few numbers stand for a large table.
 
-Bins without an end. "85+" holds whoever is 85 or older, and ends where the spec had to end somewhere. A sum,
+Bins without an end. "85+" holds all of 85 or more, and ends where the spec had to end somewhere. A sum,
 an average or a quantile takes every record at the middle of its bin, which there is the middle of numbers
 that hardly anybody has. So such a bin is asked about: the query leaves it out, or says up to which number it
 goes, which somebody must know from elsewhere. A last bin has no end to speak of if its label says where it
@@ -106,7 +106,7 @@ class Mask:
 
 
 Condition = Mask | tuple[tuple["Condition", ...], ...]
-"""A test, or lists of tests of which one must be passed."""
+"""A test, or lists of tests, one to be passed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class Plan:
     numbers
         Of it, the smallest and the largest number of each cell that the query chooses; ones for a count.
     tests
-        All of which the chosen cells pass.
+        The chosen cells pass all of them.
     by
         Which attributes make the rows, in the order asked for, with their groups.
     headings
@@ -163,7 +163,7 @@ class CellClasses:
         return cls(np.arange(cells), np.arange(cells))
 
     def only(self, used: Bools) -> CellClasses:
-        """Return some of the classes, with the cells of these alone."""
+        """Return some of the classes, with only the cells of these."""
         if used.all():
             return self
         kept = np.flatnonzero(used[self.of])
@@ -413,12 +413,12 @@ class Rows:
         if prod(len(groups.codes) for _, groups in plan.by) > MOST_ROWS:
             hint = f"group by fewer attributes; {MOST_ROWS} rows are possible"
             raise InputError("the answer would have too many rows", where="query", hint=hint)
-        alone = axes.tree is None  # a table without a hierarchy has one leaf
+        no_tree = axes.tree is None  # a table without a hierarchy has one leaf
         if not classes:
             classes = CellClasses.of_plans(axes.attributes, plan)
-            classes = [*classes[: 1 - alone], *_of_chosen(plan, classes)[1 - alone :]]
-        shape = (*[1] * alone, *(len(item.first) for item in classes))
-        picked = np.broadcast_to(passed(plan.tests, classes)[(None,) * alone], shape)
+            classes = [*classes[: 1 - no_tree], *_of_chosen(plan, classes)[1 - no_tree :]]
+        shape = (*[1] * no_tree, *(len(item.first) for item in classes))
+        picked = np.broadcast_to(passed(plan.tests, classes)[(None,) * no_tree], shape)
         row, columns = np.zeros((1,) * len(shape), np.intp), len(plan.numbers[0])
         for place, groups in plan.by:
             row = row * len(groups.codes) + axes.along(place, groups.of[classes[place].first])
@@ -426,7 +426,7 @@ class Rows:
         some = np.bincount(of, minlength=1) > 0
         of = (np.cumsum(some) - 1)[of]
         if plan.of is not None:
-            axis = plan.of + alone
+            axis = plan.of + no_tree
             mask = picked.any(axis=tuple(other for other in range(len(shape)) if other != axis))
             column = np.broadcast_to(axes.along(plan.of, np.cumsum(mask) - 1), shape)
             of = of * columns + column[picked]

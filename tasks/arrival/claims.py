@@ -163,7 +163,7 @@ class Claims:
             As :meth:`at`.
         """
         elsewhere = os.environ.get(_VARIABLE) or make_url(home.ledger_url).get_backend_name() != "sqlite"
-        if not elsewhere and not (home.beside_ledger / "arrivals.db").exists():
+        if not elsewhere and not (home.ledger_folder / "arrivals.db").exists():
             return []
         claims = cls(_engine(home))
         if claims._columns() is None:
@@ -301,8 +301,8 @@ def _engine(home: Home) -> Engine:
         return _on_postgresql(url)
     try:
         if not os.environ.get(_VARIABLE):
-            make_folder(home.beside_ledger)
-            url = url.set(database=str(home.beside_ledger / "arrivals.db"))
+            make_folder(home.ledger_folder)
+            url = url.set(database=str(home.ledger_folder / "arrivals.db"))
         os.close(os.open(str(url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError:
         raise _failed("cannot be opened") from None

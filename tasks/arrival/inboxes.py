@@ -126,7 +126,7 @@ class Inbox:
     retention
         Days after which what was published or quarantined is deleted, with its manifest.
     poll
-        Seconds between two looks where nothing tells of changes, and beside what does.
+        Seconds between two looks, also where something reports changes.
     patience
         Seconds for which a drop that does not match its manifest may still be growing: so long nothing in it
         may have changed before it is quarantined.
@@ -178,11 +178,6 @@ def checked(home: Home, inbox: Inbox) -> Inbox:
 
 def add(home: Home, inbox: Inbox) -> Inbox:
     """Watch an inbox instead of the product's earlier one; adding it again changes nothing.
-
-    Returns
-    -------
-    Inbox
-        As it is kept.
 
     Raises
     ------
@@ -297,16 +292,14 @@ def first_and_last(period: str) -> tuple[date, date] | None:
 def periods_ending(period: str, first: date, until: date) -> Iterator[tuple[str, date, date]]:
     """Yield the calendar periods of a product that end between two days.
 
+    Each is ``period`` or a later one of its form, with its first and its last day.
+
     Parameters
     ----------
     period
         The period of the product's spec; of one that is none of the calendar's nothing follows.
     first, until
         Both included.
-
-    Yields
-    ------
-    Each period, ``period`` or a later one of its form, with its first and its last day
     """
     interval = _begins(period)
     if interval is None:

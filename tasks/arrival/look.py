@@ -170,10 +170,7 @@ def _miss(home: Home, claims: Claims, drop: Drop) -> None:
 class _Judge:
     """Judges the new drops of an inbox; one that changes meanwhile is left to the next look.
 
-    Attributes
-    ----------
-    stated, refused
-        Drops that were read, and what became of them so far.
+    ``stated``, ``refused``: drops that were read, and what became of them so far.
     """
 
     def __init__(self, home: Home, inbox: Inbox, claims: Claims, place: Place, stack: ExitStack) -> None:
@@ -212,10 +209,7 @@ class _Judge:
     def claim(self, stated: _Stated) -> bool:
         """Claim a drop if its files are those of its manifest, to the last bit, and its period is free.
 
-        Returns
-        -------
-        bool
-            Whether it was claimed.
+        Returns whether it was claimed.
         """
         name, changed, manifest = stated.name, stated.changed, stated.manifest
         charged = self._is_charged(manifest.period)
@@ -321,10 +315,7 @@ _WHY = ".why.txt"
 def put_away(claims: Claims, home: Home, place: Place, drop: Drop) -> bool:
     """Move an ended drop to its folder, if it is not there yet and no other watcher moves it.
 
-    Returns
-    -------
-    bool
-        Whether it was moved.
+    Returns whether it was moved.
     """
     folder = DONE if drop.state == "published" else QUARANTINE
     if drop.place.startswith(f"{folder}/"):

@@ -38,7 +38,7 @@ from tabularium.validations.redaction import bare_errors, os_errors_as
 
 DONE, QUARANTINE = "done", "quarantine"
 _AGAIN = "drop it again as plain files of its own folder"
-_BESIDE_FILES = 100  # the manifest, and what programs put there
+_OTHER_FILES = 100  # the manifest, and what programs put there
 # Errors of opening links, pipes, sockets, closed and missing files; any other is a machine fault, not the
 # drop's.
 _IN_THE_WAY = {
@@ -55,7 +55,7 @@ class Seen:
     Attributes
     ----------
     plain
-        Whether it is a file, under this name alone.
+        Whether it is a file, under only this name.
     changed
         Seconds since 1970, by the system's or the store's clock and nobody's word.
     """
@@ -136,7 +136,7 @@ class _Folder:
 
     def listing(self, place: str) -> list[Seen]:
         with self._folder(place) as folder, os.scandir(folder) as entries:
-            names = [entry.name for entry in islice(entries, self._most + _BESIDE_FILES)]
+            names = [entry.name for entry in islice(entries, self._most + _OTHER_FILES)]
             _see_how_many(names, self._most)
             return [_seen(folder, name) for name in sorted(names)]
 
@@ -263,7 +263,7 @@ def _without_files(folder: int) -> list[str]:
 
 
 def _see_how_many(entries: Sized, most: int) -> None:
-    if len(entries) >= most + _BESIDE_FILES:
+    if len(entries) >= most + _OTHER_FILES:
         raise too_much("holds more files", str(most), "the drop")
 
 
@@ -385,11 +385,7 @@ def deliver(files: Sequence[Path], inbox: Inbox, period: str, *, name: str | Non
     inbox
         A folder; that of a product is known to its home.
     name
-        Of the drop's folder; the period unless said.
-
-    Returns
-    -------
-    The drop
+        Of the drop's folder; by default the period.
 
     Raises
     ------

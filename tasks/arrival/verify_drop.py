@@ -233,7 +233,7 @@ def fetch(run: Run) -> Path | None:
     InputMissing
         If the inbox does not answer.
     InputRefused
-        If a file is not the one that was verified, or the disk is too full: how large they are is said to
+        If a file is not the one that was verified, or the disk is too full: how large they are is shown to
         nobody.
     LedgerError
         If its period was charged for another release, whatever became of the drop.

@@ -54,7 +54,7 @@ class Column:
     Attributes
     ----------
     title
-        What the file calls it beside its name.
+        What the file calls it, besides its name.
     labels
         Value -> label, as the file has them.
     """
@@ -265,10 +265,7 @@ def _year(path: Path) -> str:
 def first_spec(outline: Outline, source: str) -> str:
     """Return the text of a spec for a file.
 
-    Parameters
-    ----------
-    source
-        The path of the file, as the spec names it.
+    ``source``: the path of the file, as the spec names it.
 
     Raises
     ------

@@ -180,10 +180,7 @@ def unit_numbers(records: Any, unit: str | None, most: int, up_to: int) -> Any:
     And the number of all ``records``, of those ``left_out``, and of these again where each unit counts for
     ``up_to`` at most, ``limited``.
 
-    Parameters
-    ----------
-    unit
-        Name of the column of the privacy unit; None where each record is one.
+    ``unit``: name of the column of the privacy unit; None where each record is one.
     """
     if unit is None:
         nothing = {name: ibis.literal(0) for name in ("cut", "left_out", "limited")}

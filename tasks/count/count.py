@@ -169,14 +169,14 @@ def _counted(
 ) -> Iterator[tuple[Table, str, Counts]]:
     """Yield the counts of every measured level that fits into memory, and the sums of every measure."""
     held = [table for table in loaded.spec.arrays if not loaded.in_slabs(table)]
-    told_apart = [
+    distinct = [
         table for table in held if table.measured is not None and table.measured.identifier is not None
     ]
-    for group in _passes(loaded, [table for table in held if table not in told_apart]):
+    for group in _passes(loaded, [table for table in held if table not in distinct]):
         for table, counts in zip(group, _count_group(loaded, handle, scratch, group, key), strict=True):
             for level, array in counted_levels(loaded, table, counts):
                 yield table, level, array
-    for group in _passes(loaded, told_apart):
+    for group in _passes(loaded, distinct):
         for of_table in _count_distinct(loaded, handle, scratch, group, key):
             yield of_table.table, of_table.level, of_table.array
 
@@ -367,7 +367,7 @@ def _kept_records(loaded: Loaded, source: OpenSource) -> tuple[Any, str | None]:
 def _units(loaded: Loaded, handle: InputHandle, scratch: Path) -> Counts:
     """Return the numbers for tallies: units, units that are cut, and records left out.
 
-    The third is limited for each unit as ``cut_units`` says. How many records are left out exactly is said on
+    The third is limited for each unit as ``cut_units`` says. Exactly how many are left out is shown on
     the terminal of the run, and nowhere else.
     """
     privacy = loaded.spec.privacy
@@ -393,7 +393,7 @@ def _units(loaded: Loaded, handle: InputHandle, scratch: Path) -> Counts:
 def _items(loaded: Loaded, source: OpenSource, records: Any) -> dict[str, Any]:
     """Return the item of every record in every histogram, as text in which null differs from any value.
 
-    They go into the order by which records of a unit are chosen: those that differ in their item alone are
+    They go into the order by which records of a unit are chosen: those that differ only in their item are
     not equal.
     """
     items = {}

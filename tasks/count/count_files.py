@@ -2,9 +2,9 @@
 
 Of a table that is too large to be held, records come in any order and slabs are counted one after the other.
 So the cell number of every record is put aside with those of its slab, as its place in the slab, 4 bytes; a
-slab is counted when it is asked for. These files are encrypted (AES-256-GCM) under a key that this process
-alone has and that ends with the run. After a crash nobody can read which cells they name, though their sizes
-tell how many records a slab has; levels that are held at once lie beside them as they are. Records are
+slab is counted when it is asked for. They are encrypted (AES-256-GCM) under a key that only this process
+has and that ends with the run. After a crash nobody can read which cells they name, though their sizes
+tell how many records a slab has; levels that are held at once lie next to them as they are. Records are
 counted again then. That files are removed in the end is tidiness: nothing is called erased because of it.
 """
 
@@ -83,10 +83,7 @@ class SlabbedCounts:
     def at(self, positions: NDArray[np.int64], first: int, last: int) -> Counts:
         """Count some nodes of a level: (last - first, sizes of the other dimensions).
 
-        Parameters
-        ----------
-        positions
-            (nodes,) the node of the level that each node of the finest level lies in.
+        ``positions``: (nodes,) the node of the level that each node of the finest level lies in.
         """
         counts = np.zeros((last - first, *self.shape[1:]), np.int64)
         for number, (low, high) in enumerate(slabs(self.shape)):

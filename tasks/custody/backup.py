@@ -3,13 +3,13 @@
 ::
 
     <target>/
-        about.json      when, of which ledger, with what; the SHA-256 of the other files
+        about.json      when, from what ledger, with what; the SHA-256 of the other files
         ledger.txt      the ledger's export, readable by anybody
         key.age         | all else, encrypted: secret, bindings of inputs, measurements, inboxes, drafts,
         sealed.age      / which drops arrived, and the publication folders (tabularium.tasks.custody.sealing)
 
 Releases may go on meanwhile. The export is written first; what is newer than it is left out, so that the
-restored home holds nothing of which its ledger does not know, and everything that its ledger says is there.
+restored home holds nothing that its ledger does not know, and everything that its ledger says is there.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ABOUT, LEDGER = "about.json", "ledger.txt"
 #: Where folders are, who may read drafts, and which drops arrived.
 BASES, ACCESS, CLAIMS = "publications.json", "drafts.json", "arrivals.json"
 #: Entries of the home, and of its ledger's folder, that are copied unchanged.
-OF_HOME, BESIDE = ("inboxes.json", "budget-warnings.json"), ("secret.check",)
+OF_HOME, OF_LEDGER = ("inboxes.json", "budget-warnings.json"), ("secret.check",)
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError)
 
 
@@ -156,7 +156,7 @@ class _Held:
     def __init__(self, home: Home, head: Head, charges: dict[str, Charge]) -> None:
         self._home, self._head, self._charges = home, head, charges
         #: digest of the certificate, which the charges of a release and of its tallies share -> the release
-        #: beside whose measurement it is kept
+        #: whose measurement it is kept with
         self.published: dict[str, str | None] = {}
         for charge in charges.values():
             if charge.state == "published" and charge.publication_digest is not None:
@@ -167,20 +167,20 @@ class _Held:
 
     def of_home(self) -> Iterator[Member]:
         """Yield secret, registry, outcomes of drops, and bindings of inputs."""
-        home, beside_ledger = self._home.path, self._home.beside_ledger
+        home, ledger_folder = self._home.path, self._home.ledger_folder
         if secret_command() is None:
             yield Member("home/secret", self._home.secret())
         for name, folder, kind in (
             *((name, home, "home") for name in OF_HOME),
-            *((name, beside_ledger, "beside") for name in BESIDE),
+            *((name, ledger_folder, "beside") for name in OF_LEDGER),
         ):
             if (folder / name).is_file():
                 yield Member(f"{kind}/{name}", folder / name)
         yield Member(CLAIMS, json.dumps([asdict(drop) for drop in Claims.known(self._home)]).encode())
-        for path in sorted(files_in(beside_ledger / "inputs")):
+        for path in sorted(files_in(ledger_folder / "inputs")):
             known = path.parent.name != "releases" or path.name in self._charges
             if known and not path.name.startswith("."):
-                yield Member(f"beside/{path.relative_to(beside_ledger)}", path)
+                yield Member(f"beside/{path.relative_to(ledger_folder)}", path)
 
     def measurements(self) -> Iterator[Member]:
         """Yield the measurement files that are no newer than the head, and the files kept with them."""
@@ -200,7 +200,7 @@ class _Held:
     def drafts(self) -> Iterator[Member]:
         """Yield the drafts that wait for an officer, with their folders and access."""
         accesses: dict[str, dict[str, object]] = {}
-        for path in sorted((self._home.beside_ledger / "drafts").glob("[!.]*")):
+        for path in sorted((self._home.ledger_folder / "drafts").glob("[!.]*")):
             charge = self._charges.get(path.name)
             if charge is not None and charge.state == "measured":
                 yield Member(f"beside/drafts/{path.name}", path)

@@ -26,7 +26,7 @@ from tabularium.ledger.keys import key_id, public_hex
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.ledger.refusals import NoLedger
 from tabularium.ledger.transactions import CONFIRM
-from tabularium.ledger.witness import ALONE
+from tabularium.ledger.witness import NO_SECOND
 from tabularium.mechanisms.errors import TabulariumError
 from tabularium.tasks.arrival.claims import LIVE, Claims, Drop
 from tabularium.tasks.arrival.inboxes import Inbox, inboxes
@@ -49,10 +49,7 @@ _DELIVERING = 600.0  # seconds after which nothing more is to be expected of who
 class HealthCheck:
     """The result of one check.
 
-    Attributes
-    ----------
-    hint
-        What to do about it; empty where all is well.
+    ``hint``: what to do about it; empty where all is well.
     """
 
     thing: str
@@ -116,14 +113,14 @@ def _is_asked(requirement: Requirement, extra: str) -> bool:
 
 def _modes(home: Home) -> Iterator[HealthCheck]:
     """Check that nobody else can read private files."""
-    beside_ledger = home.beside_ledger
+    ledger_folder = home.ledger_folder
     private = [
         home.path,
         home.workspaces,
         home.diagnoses,
         home.tracebacks,
         home.measurements,
-        beside_ledger / "inputs",
+        ledger_folder / "inputs",
     ]
     private += [home.path / "server", home.path / "server" / "password", home.secret_file]
     private.append(release_key_file(home))
@@ -141,7 +138,7 @@ def _modes(home: Home) -> Iterator[HealthCheck]:
 def _secret(home: Home) -> Iterator[HealthCheck]:
     command = secret_command()
     if command is None and not home.has_secret:
-        if (home.beside_ledger / "secret.check").exists():
+        if (home.ledger_folder / "secret.check").exists():
             home.require_secret()
         yield HealthCheck("secret", "ok", "none yet; the first release makes it")
         return
@@ -174,7 +171,7 @@ def _ledger(home: Home) -> Iterator[HealthCheck]:
     try:
         opened = Ledger.connect(home.ledger_url, known_heads=store.heads(), make=False)
     except NoLedger as missing:
-        if (home.beside_ledger / "secret.check").exists() or any(store.heads()):
+        if (home.ledger_folder / "secret.check").exists() or any(store.heads()):
             hint = f"releases were made under one: find it, or put it back: tabularium restore{home.option}"
             yield HealthCheck("ledger", "fail", f"{missing.where}: no ledger is there", hint)
         else:
@@ -201,7 +198,7 @@ def _ledger(home: Home) -> Iterator[HealthCheck]:
             yield HealthCheck(
                 "witness",
                 "warn",
-                ALONE.partition(" (")[0],
+                NO_SECOND.partition(" (")[0],
                 "set TABULARIUM_WITNESS to a folder on another disk",
             )
         yield from seen("release key", lambda: _release_key(home, ledger))
@@ -256,7 +253,7 @@ def _workspaces(home: Home) -> Iterator[HealthCheck]:
 
 
 def _disk(home: Home) -> Iterator[HealthCheck]:
-    for what, path in (("home", home.path), ("ledger", home.beside_ledger), ("workspaces", home.workspaces)):
+    for what, path in (("home", home.path), ("ledger", home.ledger_folder), ("workspaces", home.workspaces)):
         if what == "home" or (path.exists() and path.stat().st_dev != home.path.stat().st_dev):
             free = shutil.disk_usage(path).free
             state: Literal["ok", "warn", "fail"]
@@ -403,7 +400,7 @@ def _charges(
                 f"{_of(charge)}: {charge.state} since {charge.changed_at}, and nothing followed",
                 f"run it again, or give it up: tabularium ledger abandon {charge.release_id}{home.option}",
             )
-    if all(base.is_dir() for base in bases):  # else that is said, and these folders lie there
+    if all(base.is_dir() for base in bases):  # else that is reported, and these folders lie there
         for same in published.values():
             if not there & {charge.release_id for charge in same}:
                 yield HealthCheck(

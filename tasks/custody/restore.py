@@ -1,7 +1,7 @@
 """Restoring a backup, and the upkeep that keeps backups good.
 
 Every file is put back first, then the ledger, so that nothing runs on half of it. A file that is there with
-other bytes is never replaced, and nothing is put beside another ledger. A restore that was cut off is
+other bytes is never replaced, and nothing is put next to another ledger. A restore that was cut off is
 finished by the same command.
 """
 
@@ -56,10 +56,7 @@ class RestoreResult:
 def restore(source: Path, home: Home, lock: Lock, publications: Path | None = None) -> RestoreResult:
     """Restore a backup into an empty home.
 
-    Parameters
-    ----------
-    publications
-        Where publication folders go; without it, to where they were.
+    ``publications``: where publication folders go; without it, to where they were.
 
     Raises
     ------
@@ -129,7 +126,7 @@ def _moves(scratch: Path, home: Home, bases: list[Path]) -> dict[Path, Path]:
         if kind == "home":
             moves[path] = home.path.joinpath(*rest)
         elif kind == "beside":
-            moves[path] = home.beside_ledger.joinpath(*rest)
+            moves[path] = home.ledger_folder.joinpath(*rest)
         elif kind == "drafts":
             draft = json.loads((scratch / "beside" / "drafts" / rest[0]).read_bytes())
             moves[path] = Path(draft["draft"]).joinpath(*rest[1:])

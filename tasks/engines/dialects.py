@@ -7,7 +7,7 @@ text is compared, and how many of no records there are.
 - The records are a query of our own (:data:`RECORDS`), and code lists stand in the statement: nothing is
   written into the database, and no table of anybody's is taken for one of ours.
 - In Java ``$`` also matches before a line's end that ends the text; here it means the very end everywhere.
-- For Spark Ibis writes the number of records of which something holds as a sum, which is null where there are
+- For Spark Ibis writes the number of records with some property as a sum, which is null where there are
   no records at all; here it is 0 everywhere.
 - PostgreSQL orders and compares text by the collation of its database, unless another is named. Columns are
   read as ``"C"``, which is by bytes, and so is here all text that does not come of columns: digests, numbers
@@ -58,10 +58,7 @@ def records_table(types: dict[str, str]) -> Any:
 def sql_of(expression: Any, dialect: Dialect, records: str) -> str:
     """Return the SQL of an expression over :func:`records_table`.
 
-    Parameters
-    ----------
-    records
-        The query, in the dialect, that gives the records.
+    ``records``: the query, in the dialect, that gives the records.
     """
     compiler = (_postgres() if dialect == "postgres" else _pyspark())(records)
     query = compiler.to_sqlglot(expression)

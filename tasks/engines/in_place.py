@@ -51,9 +51,7 @@ Source = Any
 def begin(loaded: Loaded, secret: bytes, scratch: Path) -> tuple[str, str]:
     """Open the source of a spec for the run, and digest its records.
 
-    Returns
-    -------
-    The handle of the open source, and the keyed digest
+    Returns the handle of the open source, and the keyed digest.
     """
     source = _opened(loaded, scratch)
     handle = resources.register(scratch, source)

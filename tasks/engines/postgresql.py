@@ -9,7 +9,7 @@ meanwhile. For a view, a foreign or a partitioned table the server does not prom
 what it likes), so that of those the digest is taken again after counting.
 
 Text is compared by its bytes, whatever collation the columns or the database have, and functions are those of
-``pg_catalog`` alone: nobody who may create objects in the database puts his own in their place.
+only ``pg_catalog``: nobody who may create objects in the database puts his own in their place.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SETTINGS = {
     "idle_in_transaction_session_timeout": "0",
 }
 _INTEGERS, _FLOATS = {"int2", "int4", "int8"}, {"float4", "float8"}
-_TEXTS = {"uuid", "date", "timestamp", "timestamptz", "time", "char"}  # beside those of category S and E
+_TEXTS = {"uuid", "date", "timestamp", "timestamptz", "time", "char"}  # besides those of category S and E
 _PLAIN = {"r", "m"}  # kinds of relations that a snapshot holds still: tables, materialised views
 _WAY = ("host", "hostaddr", "sslmode")
 _REFUSED = (

@@ -2,7 +2,7 @@
 
 The session signs in to its cluster with a shared secret and talks to it encrypted; what it spills is
 encrypted, and of this process's part lies in the secure workspace. Its web page, its log of events and its
-standard output, all of which may quote records, are off. The cluster's secret is the cluster's
+standard output, which may all quote records, are off. The cluster's secret is the cluster's
 (``spark.authenticate.secret`` in ``spark-defaults.conf`` of ``SPARK_CONF_DIR``), never the home's. Nothing of
 a session outlasts its run.
 
@@ -291,8 +291,8 @@ class SparkSource:
         folders = folder_columns(address)
         if folders:
             # Without a base path the names of folders hold no values.
-            alone = self._run.session.read.option("__globPaths__", "false").parquet(address)
-            require_apart(folders, alone.schema.names, columns, PurePosixPath(address).name)
+            without_folders = self._run.session.read.option("__globPaths__", "false").parquet(address)
+            require_apart(folders, without_folders.schema.names, columns, PurePosixPath(address).name)
         return {
             field.name: kind
             if (kind := field.dataType.typeName()) in _NESTED
@@ -364,10 +364,7 @@ def require_one_schema(
 ) -> dict[str, str]:
     """Return the types of columns, which must be the same in every file.
 
-    Parameters
-    ----------
-    schemas
-        Each file, with the types of its columns.
+    ``schemas``: each file, with the types of its columns.
 
     Raises
     ------

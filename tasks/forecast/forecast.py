@@ -42,17 +42,14 @@ from tabularium.validations.release_spec.tables import Table
 class NumberMargin:
     """The margin of one number, which is a count where ``reading`` has no measure.
 
-    Attributes
-    ----------
-    reading
-        Of its array, with the bounds of its group alone.
+    ``reading``: of its array, only with the bounds of its group.
     """
 
     reading: ArrayMargin
     noise: Noise
 
     @property
-    def of_noise_alone(self) -> bool:
+    def only_noise(self) -> bool:
         """Whether the margin is the same in cells of all sizes."""
         return self.reading.measure is None or self.reading.measure.linear
 
@@ -60,7 +57,7 @@ class NumberMargin:
     def at_least(self) -> bool:
         """Whether weights, which are not known before, could only widen the margin."""
         measure = self.reading.measure
-        return measure is not None and measure.weight is not None and not self.of_noise_alone
+        return measure is not None and measure.weight is not None and not self.only_noise
 
     def shown(self, records: float, times: float = 1.0) -> bool:
         """Whether a mean or rate of so many records is published, and not only noise; as :meth:`margin`."""
@@ -80,7 +77,9 @@ class NumberMargin:
         """
         noise, measure = self.noise.smaller(times), self.reading.measure
         if measure is None or measure.linear:
-            half = float(margins(noise.variance, self.reading.level, whole=self.reading.whole, **noise.alone))
+            half = float(
+                margins(noise.variance, self.reading.level, whole=self.reading.whole, **noise.single)
+            )
             return self.reading.shown(half * self.reading.step)
         if not records > 0:
             return math.inf
@@ -104,7 +103,7 @@ class InCell:
     margin
         Infinite where nothing bounds it.
     shown
-        Whether it is published: a mean of a cell that noise alone could have made is not.
+        Whether it is published: a mean of a cell that mere noise could have made is not.
     """
 
     records: float
@@ -166,7 +165,7 @@ class Expected:
     @property
     def of_noise(self) -> float | None:
         """The margin of a count or sum, the same for all sizes; None for other numbers."""
-        if self.number is None or not self.number.of_noise_alone:
+        if self.number is None or not self.number.only_noise:
             return None
         return self.number.margin(0)
 
@@ -197,10 +196,7 @@ class Expected:
 def forecast(loaded: Loaded, like: Released | None = None) -> list[Expected]:
     """Return the expected margins of every number that a spec publishes.
 
-    Parameters
-    ----------
-    like
-        A published release whose counts say how many records cells have, before what the spec states.
+    ``like``: a published release whose counts say how many records cells have, before what the spec states.
 
     Raises
     ------
@@ -251,8 +247,8 @@ class _Forecast:
         reading, released = self.model.reading(array.name), table.name in self.sizes.released
         if array.measured is None:
             loss = self.loaded.spec.losses.get((array.name, level))  # None where it is not measured
-            alone = {SIZES[self._definition]: noise_scale(self._definition, loss, 1)} if loss else {}
-            number = None if depends_on_data(table) else NumberMargin(reading, Noise(variance, alone))
+            single = {SIZES[self._definition]: noise_scale(self._definition, loss, 1)} if loss else {}
+            number = None if depends_on_data(table) else NumberMargin(reading, Noise(variance, single))
             yield Expected(table.name, level, "count", "", None, cells, number, typical, released)
             return
         for name, measure in array.measures.items():
@@ -312,7 +308,7 @@ class CellSizes:
     typical
         Table -> level -> records; nothing of tables whose size nobody stated.
     released
-        Tables of which it is by the counts of a release.
+        Tables whose forecast is by the counts of a release.
     """
 
     loaded: Loaded

@@ -77,10 +77,7 @@ def compression(path: Path) -> str:
 class Text:
     """The properties of the text of a CSV file.
 
-    Attributes
-    ----------
-    records
-        How many records stand below. Confidential.
+    ``records``: how many records stand below. Confidential.
     """
 
     header: tuple[str, ...]
@@ -295,10 +292,8 @@ _State = NDArray[np.int64]
 class RecordCounter:
     """Counts the records of a text that comes in blocks, in another thread.
 
-    Attributes
-    ----------
-    fault
-        (offset, kind) of what no regular text holds, as soon as it was met; the rest is not counted then.
+    ``fault``: (offset, kind) of what no regular text holds, as soon as it was met; the rest is not counted
+    then.
     """
 
     def __init__(self, delimiter: str, *, quoting: bool = True) -> None:

@@ -37,7 +37,7 @@ from tabularium.validations.release_spec.source import WILD, Files, package_of
 _BLOCK = 1 << 20
 _LONGEST = 255  # bytes of a file's name
 _SECONDS = 1.0  # between two words of how far it is
-#: By these stores tell one state of an object from another, each by some; the size alone does not.
+#: By these stores tell one state of an object from another, each by some; the size is not enough.
 _SIGNS = (
     *("ETag", "etag", "generation", "VersionId", "version_id", "md5Hash", "content_md5"),
     *("LastModified", "last_modified", "updated", "modified", "mtime"),
@@ -135,7 +135,7 @@ def fetch_objects(address: str, files: Files, folder: Path, field: str = "source
     """
     asked = _Asked(address, field)
     store, path = asked.answer(lambda: _opened(address))
-    objects, alone = asked.answer(lambda: _listed(store, path, files, field))
+    objects, single = asked.answer(lambda: _listed(store, path, files, field))
     if any(_is_no_name(part) for remote in objects for part in remote.place.split("/")):
         what = "an object has a name that no file can have"
         raise InputError(
@@ -164,7 +164,7 @@ def fetch_objects(address: str, files: Files, folder: Path, field: str = "source
         raise changed()
     if failure is not None:
         raise failure
-    return copies[0] if alone else folder
+    return copies[0] if single else folder
 
 
 def _opened(address: str) -> tuple[Any, str]:

@@ -1,7 +1,7 @@
 """Finding the files of a source: one file, a glob, or a folder of partitions.
 
 One rule holds for a folder, a glob and what lies in a store: what is there is read, or refused by its name.
-Left out is only what programs put beside data and what ``ignore`` in the spec names. Links are followed.
+Left out is only what programs put next to data and what ``ignore`` in the spec names. Links are followed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def find_files(
     field
         Where the spec speaks of them.
     ignore
-        Patterns of what may be left out, beside :data:`IGNORED`.
+        Patterns of what may be left out, besides :data:`IGNORED`.
 
     Raises
     ------

@@ -105,6 +105,8 @@ class _FileRead:
 def ingest_source(loaded: Loaded, secret: bytes, scratch: Path, given: Any = None) -> InputHandle:
     """Name the input of a spec by its keyed digest and check that it can be counted.
 
+    The result holds no value of the data and no bare digest.
+
     Parameters
     ----------
     scratch
@@ -112,11 +114,6 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path, given: Any = Non
         long as the run lasts.
     given
         A table that was handed over in memory, to be read instead of the source.
-
-    Returns
-    -------
-    InputHandle
-        Holds no value of the data and no bare digest.
 
     Raises
     ------
@@ -370,10 +367,7 @@ _tables: dict[str, Any] = {}
 def handed_over(table: object) -> Iterator[str]:
     """Keep a table for the runs of this process; yield its name as their source.
 
-    Parameters
-    ----------
-    table
-        A pandas DataFrame, or what has ``__arrow_c_stream__``: of Polars, Arrow, DuckDB.
+    ``table``: a pandas DataFrame, or what has ``__arrow_c_stream__``: of Polars, Arrow, DuckDB.
 
     Raises
     ------

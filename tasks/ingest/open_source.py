@@ -462,7 +462,7 @@ def joined(table: Any, raw: Mapping[str, str], loaded: Loaded, tables: Mapping[s
         number = _place(loaded, name)
         on = {} if look.looked_up is None else {f"look{number}_{_KEY}": look.looked_up}
         if look.unit is not None:
-            on[f"look{number}_{_UNIT}"] = unit or ""  # of which there is none: never without the unit
+            on[f"look{number}_{_UNIT}"] = unit or ""  # there is none: never without the unit
         both = {key: (tables[name][key], table[raw[column]]) for key, column in on.items()}
         keys = {key: _comparable(*columns) for key, columns in both.items()}
         rows = _one_of_each(
@@ -594,10 +594,7 @@ def parquet_table(connection: Any, listed: Found, wanted: Mapping[str, str]) -> 
 def contradicted(connection: Any, table: str, wanted: Mapping[str, str]) -> str | None:
     """Return a column in which a file contradicts the name of its folder, if there is one.
 
-    Parameters
-    ----------
-    table
-        SQL of this module, which could not be read to its end.
+    ``table``: SQL of this module, which could not be read to its end.
     """
     try:
         connection.execute(f"SELECT {', '.join(f'max({raw})' for raw in wanted)} FROM ({table})").fetchall()

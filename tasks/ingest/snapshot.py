@@ -7,7 +7,7 @@ is what the digest names, and the same rows have the same digest in every databa
 CSV files are read once, by one thread, and their records counted twice::
 
     files ─▶ DuckDB, sequentially ─▶ the needed columns as text, in Parquet ─▶ metrics, counts, …
-      └────▶ count of records beside the digest (:mod:`tabularium.tasks.ingest.csv_text`) ═ as many
+      └────▶ count of records and the digest (:mod:`tabularium.tasks.ingest.csv_text`) ═ as many
 
 If the numbers differ, the file is refused before anything is charged.
 """
@@ -75,9 +75,7 @@ _EXACT = 2**53  # below it every whole number is a double
 def take_snapshot(loaded: Loaded, columns: tuple[str, ...], target: Path) -> frozenset[str]:
     """Write the needed columns of the spec's table to ``target``, as text, mode 0600.
 
-    Returns
-    -------
-    The columns of instants, which are written in UTC
+    Returns the columns of instants, which are written in UTC.
 
     Raises
     ------
@@ -113,7 +111,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schem
     Raises
     ------
     InputRefused
-        If they do not fit on the disk, of which some room is left to others.
+        If they do not fit on the disk, where some room is left to others.
     """
     rows = 0
     target.unlink(missing_ok=True)

@@ -266,10 +266,7 @@ def zones_of(schema: pa.Schema) -> dict[str, str | None]:
 def with_zones(loaded: Loaded, zones: Mapping[str, Zones]) -> dict[str, Derivation]:
     """Return the derivation of every declared column, its dates in the zones of the files.
 
-    Parameters
-    ----------
-    zones
-        Look-up, or ``""`` for the source -> its columns of instants.
+    ``zones``: look-up, or ``""`` for the source -> its columns of instants.
     """
     columns: dict[str, Derivation] = dict(loaded.spec.columns)
     for name, column in loaded.spec.columns.items():

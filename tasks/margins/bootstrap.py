@@ -199,15 +199,12 @@ class Bootstrap:
     The noise comes from a seeded channel: it protects nobody and costs nothing, since what it is added to is
     published. Its seed is made from the release's public id, so that it can be repeated.
 
+    ``few``: a few simulated releases have errors enough.
+
     Parameters
     ----------
     sampling
         Large tables may be measured in part (:mod:`tabularium.tasks.margins.bootstrap`).
-
-    Attributes
-    ----------
-    few
-        A few simulated releases have errors enough.
     """
 
     def __init__(

@@ -231,10 +231,7 @@ _NO_VARIANCE = 1e-300
 def margin_base(layout: Layout, parts: dict[str, tuple[NDArray[Any], LevelError]]) -> Estimate:
     """Return the numbers around which margins of non-linear measurements are, and their mean squared errors.
 
-    Parameters
-    ----------
-    parts
-        Level -> (released values in the layout of counting, error).
+    ``parts``: level -> (released values in the layout of counting, error).
 
     Returns
     -------

@@ -75,10 +75,7 @@ class KnownLevels:
 def known_levels(loaded: Loaded, layout: Layout, parts: Mapping[str, Finished]) -> KnownLevels:
     """Return the levels of a table, drawn if the spec says so.
 
-    Parameters
-    ----------
-    parts
-        Level -> what was measured.
+    ``parts``: level -> what was measured.
 
     Raises
     ------
@@ -234,13 +231,8 @@ MOST_COUNTED = 1 << 53
 def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.float64]:
     """Return the earlier published numbers of the cells of one level of a table.
 
-    Parameters
-    ----------
-    layout, level
-        The table, and the level whose cells are wanted.
+    ``layout``, ``level``: the table, and the level whose cells are wanted.
 
-    Returns
-    -------
     (nodes of the level, cells) counts; not a number where none was published.
 
     Raises

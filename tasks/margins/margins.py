@@ -1,7 +1,7 @@
 """Margins of error of every published cell, and their description in the certificate.
 
 Where the distribution of the noise is known and nothing but linear steps and rounding came after it, a margin
-is analytic, and says nothing of the number that it stands beside: so it is with all sums of what may be less
+is analytic, and says nothing of the number that it belongs to: so it is with all sums of what may be less
 than zero. Where non-negativity came after it, margins are simulated from the release
 (:mod:`tabularium.mechanisms.inference.margins_of_error.simulation`). Where a mechanism merges or drops what
 it measured, a simulation would not show what it hides: there the interval of what was measured is carried
@@ -67,10 +67,7 @@ def of_known(
 
     Those are what invariants settle, and cells that nobody can be in.
 
-    Parameters
-    ----------
-    consistent, note
-        What consistency made of the measurements, and how it went.
+    ``consistent``, ``note``: what consistency made of the measurements, and how it went.
     """
     made = {**made, **_of_impossible(run, made)}
     if not run.loaded.spec.postprocessing.consistency:
@@ -256,10 +253,10 @@ def _single(
     layout: Layout, noise: dict[str, float], variances: Floats, shape: tuple[int, ...]
 ) -> NDArray[np.bool_]:
     """Return the mask of estimates with the variance of a single measurement."""
-    alone = np.zeros(shape, bool)
+    single = np.zeros(shape, bool)
     for level, nodes in layout.cuts.items():
-        alone[nodes] = np.isclose(variances[nodes], noise[level], rtol=1e-9, atol=0.0)
-    return alone
+        single[nodes] = np.isclose(variances[nodes], noise[level], rtol=1e-9, atol=0.0)
+    return single
 
 
 def _simulated(
@@ -465,7 +462,7 @@ def cover_on_average(
     """Return half-widths that contain intervals with average coverage over the cells.
 
     A mechanism that measures every cell before it merges them leaves another interval: that of least squares
-    over its noisy cells alone, which is valid for each cell. Level by level the narrower one is taken, on
+    over only its noisy cells, which is valid for each cell. Level by level the narrower one is taken, on
     average; small levels have too few cells for their errors to be measured well.
     """
     confidence, rounded = (
@@ -534,8 +531,8 @@ def linear_margins(
         noisy, nodes = _noisy(layout, level, part), layout.cuts[level]
         if noisy is not None:
             if not layout.adds_up:  # of two measurements of one node the better one stands
-                alone = np.isclose(estimate.variances[nodes].max(axis=1), np.max(noisy.variance), rtol=1e-9)
-                nodes = nodes[alone]
+                single = np.isclose(estimate.variances[nodes].max(axis=1), np.max(noisy.variance), rtol=1e-9)
+                nodes = nodes[single]
             sigma = None if noisy.scale is not None else float(part.measured.transcript[0].scale)
             half[nodes] = margins(estimate.variances[nodes], confidence, scale=noisy.scale, sigma=sigma)
     spread: Floats = np.broadcast_to(half, estimate.values.shape)

@@ -245,10 +245,7 @@ def refuse_mechanisms(loaded: Loaded) -> None:
 def separate_variances(loaded: Loaded, agreement: Agreement, *, agree: bool) -> SeparateVariances:
     """Return the variances of all tables and arrays, universe by universe.
 
-    Parameters
-    ----------
-    agree
-        Whether tables and levels are made to.
+    ``agree``: whether tables and levels are made to.
     """
     variances = []
     for group in agreement.groups:

@@ -130,8 +130,8 @@ def plan(
         counts = counts_of_totals(model.agreement)
     aims = aims_of(model, counts) if targets else even_aims(model)
     rest = without_targets(loaded.spec)
-    alone = _Planner(PlannedModel.of(only_targeted(loaded)), aims, None) if rest else None
-    planner = _Planner(model, aims, budget, alone)
+    targeted = _Planner(PlannedModel.of(only_targeted(loaded)), aims, None) if rest else None
+    planner = _Planner(model, aims, budget, targeted)
     simulated = like is not None and counts is not None and not PostProcessor.of(loaded).linear
     if simulated and counts is not None:
         planner.rehearse(counts)
@@ -160,7 +160,7 @@ def plan(
 class _Planner:
     """The search for one plan, and its state.
 
-    ``alone``: that of the tables with targets, where others have none.
+    ``targeted``: that of the tables with targets, where others have none.
     """
 
     budget: Fraction
@@ -173,9 +173,9 @@ class _Planner:
         model: PlannedModel,
         aims: Sequence[MarginTarget],
         budget: Fraction | None,
-        alone: _Planner | None = None,
+        targeted: _Planner | None = None,
     ) -> None:
-        self.model, self.aims, self._given, self._alone = model, list(aims), budget, alone
+        self.model, self.aims, self._given, self._targeted = model, list(aims), budget, targeted
         self.gap: float | None = None
         spec = model.loaded.spec
         self._level = float(spec.publication.confidence)
@@ -212,12 +212,12 @@ class _Planner:
 
         The first fit is by the linear estimates, whose errors are larger: the next ones come from its side.
         """
-        if self._alone is not None:
-            names = self._alone.model.agreement.layouts
-            self._alone.rehearse({name: array for name, array in counts.items() if name in names})
-            self._join(self._alone)
+        if self._targeted is not None:
+            names = self._targeted.model.agreement.layouts
+            self._targeted.rehearse({name: array for name, array in counts.items() if name in names})
+            self._join(self._targeted)
             self._try_out(counts)
-            self._join(self._alone)
+            self._join(self._targeted)
             return
         for number in range(_REHEARSALS):
             self.fit()
@@ -241,9 +241,9 @@ class _Planner:
 
     def fit(self) -> None:
         """Find losses for the targets, and short exact shares for them."""
-        if self._alone is not None:
-            self._alone.fit()
-            self._join(self._alone)
+        if self._targeted is not None:
+            self._targeted.fit()
+            self._join(self._targeted)
             return
         scale = 1.0
         for _ in range(_FITS):
@@ -260,22 +260,22 @@ class _Planner:
         self._shorten(problem, solution)
         self._see_noise(problem)
 
-    def _join(self, alone: _Planner) -> None:
+    def _join(self, targeted: _Planner) -> None:
         """Give tables without a target their part next to the budget that the others need."""
         rest = without_targets(self.model.loaded.spec)
         written = sum(rest.values(), Fraction(0))
         part = 1 - written
         if self._given is not None:
-            part = short_above(float(alone.losses.sum()) / self._tables_loss(self._given))
+            part = short_above(float(targeted.losses.sum()) / self._tables_loss(self._given))
             if part >= 1:
                 first = next(iter(rest))
                 raise InputError(
-                    f"the targets need {alone.budget}, which would leave nothing for table {first}",
+                    f"the targets need {targeted.budget}, which would leave nothing for table {first}",
                     where="--budget",
                     hint=f"give more, loosen a target, or add - {{table: {first}, margin: 50}}, say",
                 )
         tables = {table.name: table for table in self.model.written.tables if table.name in rest}
-        shares = alone._shares
+        shares = targeted._shares
         self._shares = Shares(
             {name: share * part for name, share in shares.tables.items()}
             | {name: share / written * (1 - part) for name, share in rest.items()},
@@ -290,7 +290,7 @@ class _Planner:
             self.budget = self._given
         self.losses = shape * self._tables_loss(self.budget)
         # Of a budget that is given the rest is not the targets' doing.
-        self.drives = alone.drives * (1.0 if self._given is None else float(part))
+        self.drives = targeted.drives * (1.0 if self._given is None else float(part))
         self.gap = None
         self._see_noise(problem)
 

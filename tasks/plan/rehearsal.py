@@ -206,7 +206,7 @@ class Proposal:
 def proposals(loaded: Loaded, counts: Counts) -> Iterator[Proposal]:
     """Try other mechanisms on the deepest level of every table that is not too large.
 
-    Tables with impossible cells are left alone: the mechanisms tried measure a table as a whole.
+    Tables with impossible cells are not changed: the mechanisms tried measure a table as a whole.
     """
     spec = loaded.spec
     for table in spec.tables:

@@ -1,7 +1,7 @@
 """Targets of accuracy as numbers, and bounds of values like those of a published release.
 
 Bounds are never chosen from the data: that would say something of them that no budget covers. A release
-publishes means, medians, and sums beside counts. Let µ be the largest mean of a cell that is known well,
+publishes means, medians, and sums as well as counts. Let µ be the largest mean of a cell that is known well,
 above ``from``. Where values fall off exponentially, e^(-b/µ) of their total is beyond ``from`` + b, which
 clamping takes away, and the noise grows with b. In a cell of n records, with noise of standard deviation c·b
 in its sum, the two together are least where
@@ -66,10 +66,7 @@ class MarginTarget:
 def aims_of(model: PlannedModel, counts: Counts | None) -> list[MarginTarget]:
     """Return the targets of a spec as margins; a target without a level is for every published level.
 
-    Parameters
-    ----------
-    counts
-        Public ones, by which parts of unreliable cells are judged.
+    ``counts``: public ones, by which parts of unreliable cells are judged.
 
     Raises
     ------
@@ -187,10 +184,7 @@ class Bounds:
 def bounds_like(loaded: Loaded, release: Released) -> tuple[Bounds, ...]:
     """Return proposed bounds from a release for every measure of a spec.
 
-    Parameters
-    ----------
-    loaded
-        The spec; the noise of a measure is taken at the budget that it has there.
+    ``loaded``: the spec; the noise of a measure is taken at the budget that it has there.
     """
     return tuple(
         _proposed(loaded, table, name, measure, release)

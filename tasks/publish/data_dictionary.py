@@ -91,10 +91,10 @@ def confidence(loaded: Loaded) -> str:
     return f"{float(100 * loaded.spec.publication.confidence):g} %"
 
 
-Said = Iterator[tuple[str, str, str, dict[str, Any]]]  # name, title, description, and what else is known
+Columns = Iterator[tuple[str, str, str, dict[str, Any]]]  # name, title, description, and what else is known
 
 
-def _of_histogram(entry: Histogram) -> Said:
+def _of_histogram(entry: Histogram) -> Columns:
     yield "size", "Size", f"How many records a value of {entry.of} has.", {"unit": RECORDS, "is_key": True}
     yield (
         "number",
@@ -104,7 +104,7 @@ def _of_histogram(entry: Histogram) -> Said:
     )
 
 
-def _of_table(loaded: Loaded, entry: Table, method: str) -> Said:
+def _of_table(loaded: Loaded, entry: Table, method: str) -> Columns:
     if entry.along is not None:
         along = loaded.domains[entry.along]
         levels = ", ".join(along.levels) if isinstance(along, HierarchyDomain) else ""

@@ -57,10 +57,7 @@ def language_address(tag: str) -> str:
 def add_dataset(graph: Any, base: str, about: About, product: str, period: str) -> None:
     """Add a release to a graph as a dataset.
 
-    Parameters
-    ----------
-    base
-        The address of the document in which the dataset and all that belongs to it are named.
+    ``base``: the address of the document in which the dataset and all that belongs to it are named.
     """
     from rdflib import DCAT, DCTERMS, FOAF, RDF, RDFS, SKOS, XSD, Literal, Namespace, URIRef
 

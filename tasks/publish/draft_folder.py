@@ -3,7 +3,7 @@
 ::
 
     <drafts>/<product>/<period>/<release id>/     all that is to be published, the certificate too
-    <beside the ledger>/drafts/<release id>       mode 0600: where it lies, and where it is to be published
+    <next to the ledger>/drafts/<release id>      mode 0600: where it lies, and where it is to be published
 
 Only its owner, and the group that the spec names, can read a draft. Its certificate names the digest of every
 other file, and the ledger holds the digest of the certificate before anybody is asked: what an officer reads
@@ -53,10 +53,7 @@ if TYPE_CHECKING:
 class DraftLocation:
     """The folder of a draft, the folder where it will be published, and the tallies published with it.
 
-    Attributes
-    ----------
-    tallies, tallies_fence
-        The charge of its tallies; empty and 0 where there are none.
+    ``tallies``, ``tallies_fence``: the charge of its tallies; empty and 0 where there are none.
     """
 
     draft: str
@@ -290,4 +287,4 @@ def require_accepted(home: Home, ledger: Ledger, release_id: str) -> Draft:
 
 
 def _record(home: Home, release_id: str) -> Path:
-    return home.beside_ledger / "drafts" / release_id
+    return home.ledger_folder / "drafts" / release_id

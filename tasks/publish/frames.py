@@ -41,10 +41,7 @@ _HISTOGRAM = 64 * MIB  # bytes of text: it has a row for each size that there is
 class Frame:
     """Rows that are computed on demand: any part of them, and always the same.
 
-    Attributes
-    ----------
-    make
-        ``(first, last) -> rows``, the last one left out.
+    ``make``: ``(first, last) -> rows``, the last one left out.
     """
 
     num_rows: int
@@ -148,7 +145,7 @@ class _Places:
 
     @cached_property
     def _pattern(self) -> pa.Array:
-        """The pattern that is repeated within a part: one array, of which all parts are views."""
+        """The pattern that is repeated within a part: one array, and all parts are views of it."""
         return pa.array(np.tile(np.repeat(self._index, self._each), -(-self._most // self._period)))
 
     def of(self, first: int, last: int) -> pa.Array:
@@ -216,7 +213,7 @@ class Shape:
             name, layout, nodes, labels, flagged, ("count", "margin", *names), whole=rounded, measures=names
         )
 
-    def codes_alone(self) -> Shape:
+    def only_codes(self) -> Shape:
         """Return it without levels and labels, which follow from the codes."""
         return replace(self, labels=tuple(label for label in self.labels if label in self.dimensions))
 
@@ -360,7 +357,7 @@ T = TypeVar("T")
 
 DIGITS = 12
 """Significant digits at most; there may be one less. Sums of rounded numbers agree better than to 1e-9."""
-_DECIMALS = 22  # of which the power of ten is a float exactly
+_DECIMALS = 22  # up to here powers of ten are exact floats
 _POWERS = np.array([float(10**digits) for digits in range(_DECIMALS + 1)])
 _DIGITS_OF_A_BIT = 0.30103
 

@@ -73,10 +73,7 @@ def best_test(rho: Fraction, false_alarm: float) -> float:
 def promise(privacy: Privacy, near: Neighbours) -> list[str]:
     """Return the meaning of the guarantee, as sentences for a reader without mathematics.
 
-    Parameters
-    ----------
-    near
-        Which inputs are compared, the exact facts being taken as known.
+    ``near``: which inputs are compared, the exact facts being taken as known.
     """
     unit = privacy.unit.called
     sentences = [GIVEN, *([] if near.fixed is None else _fixed(privacy, near, unit))]
@@ -89,7 +86,7 @@ def promise(privacy: Privacy, near: Neighbours) -> list[str]:
     return sentences + _of_values(near, unit)
 
 
-ROWS_ALONE = (
+TOTALS = (
     " Only totals and invariants are considered here: exact rules about columns may leave no change so small."
 )
 
@@ -112,7 +109,7 @@ def _fixed(privacy: Privacy, near: Neighbours, unit: str) -> list[str]:
     if near.units > 1:
         return [
             f"They fix totals, so that no {unit} can be added, removed or replaced alone: the smallest "
-            f"change that keeps all invariants replaces {near.units} at once, which costs {cost}.{ROWS_ALONE}"
+            f"change that keeps all invariants replaces {near.units} at once, which costs {cost}.{TOTALS}"
         ]
     counted = " in the same cells of the invariants" if near.fixed == "marginals" else ""
     sentences = (
@@ -121,7 +118,7 @@ def _fixed(privacy: Privacy, near: Neighbours, unit: str) -> list[str]:
     )
     if counted:
         sentences += " To change a value that an invariant counts, another record must change with it."
-    return [sentences + ROWS_ALONE]
+    return [sentences + TOTALS]
 
 
 def _of_values(near: Neighbours, unit: str) -> list[str]:

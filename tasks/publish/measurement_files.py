@@ -6,7 +6,7 @@
     measurements/<table>.<level>.<array>.parquet    each array of a mechanism that draws something else
     measurements/measurements.json                  what they are: mechanism, parameters, events, arrays
 
-From these files alone anyone can do the post-processing of a mechanism again: :func:`read_measurement`.
+With only these files anyone can do the post-processing of a mechanism again: :func:`read_measurement`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FOLDER = "measurements"
 INDEX = "measurements.json"
 FORMAT = 1
 MOST_NUMBERS = 10_000_000
-"""Of an array, beside 64 for each cell of its table: what a mechanism draws besides."""
+"""Of an array, besides 64 for each cell of its table: what a mechanism draws besides."""
 _MOST_AXES = 32
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError)
 
@@ -50,10 +50,7 @@ def measurement_files(
 ) -> Iterator[tuple[str, Callable[[], Frame]]]:
     """Yield the files of one table's measurements: name, and a function that returns the content.
 
-    Parameters
-    ----------
-    parts
-        Level -> what was drawn.
+    ``parts``: level -> what was drawn.
     """
     for level, part in parts.items():
         for key, array in part.measured.arrays.items():
@@ -79,10 +76,7 @@ def file_name(table: str, level: str, array: str, *, plain: bool) -> str:
 def read_measurement(folder: Path, table: str, level: str = "", *, most: int = MOST_CELLS) -> Measured:
     """Read a published measurement back.
 
-    Parameters
-    ----------
-    most
-        Numbers that each of its arrays may have.
+    ``most``: numbers that each of its arrays may have.
 
     Raises
     ------

@@ -105,10 +105,7 @@ def period_index(ledger: Ledger, period: Path) -> dict[str, Any]:
 def superseding(standing: Sequence[Charge]) -> dict[str, Charge]:
     """Return release id -> release that superseded it, within a period.
 
-    Parameters
-    ----------
-    standing
-        Those that were not withdrawn, the oldest first.
+    ``standing``: those that were not withdrawn, the oldest first.
     """
     return dict(zip((charge.release_id for charge in standing), standing[1:], strict=False))
 

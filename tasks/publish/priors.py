@@ -37,7 +37,7 @@ def require_published(loaded: Loaded, ledger: Ledger) -> None:
 
 
 def copy_prior(prior: PriorTable, aside: Path) -> None:
-    """Copy the certificate and the file of a table into a release: with them alone it can be made again.
+    """Copy the certificate and the file of a table into a release: with only them it can be made again.
 
     Raises
     ------

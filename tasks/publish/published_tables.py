@@ -76,7 +76,7 @@ def published_table(
     Parameters
     ----------
     estimate
-        Its finished estimate: arrays that may be mapped from disk, of which a part is read at a time.
+        Its finished estimate: arrays that may be mapped from disk, and read a part at a time.
     half
         (nodes, cells) margins, infinite where unknown (:mod:`tabularium.tasks.margins.margins`); may be
         mapped, too.
@@ -153,11 +153,8 @@ def measures_of(
 ) -> Measures | None:
     """Return a function that makes the numbers of a table's measures at nodes; None if it has no measures.
 
-    Parameters
-    ----------
-    layouts, estimates, half
-        Of each array: how it lies in memory, its finished numbers and their margins, as in
-        :func:`tabularium.tasks.margins.measure_margins.measure_numbers`.
+    ``layouts``, ``estimates``, ``half``: of each array: how it lies in memory, its finished numbers and their
+    margins, as in :func:`tabularium.tasks.margins.measure_margins.measure_numbers`.
     """
     arrays = {name: array_of(table.measures, table.name, name) for name in table.measures}
     over = {name: denominator_at(loaded, layouts[array], estimates) for name, array in arrays.items()}
@@ -264,7 +261,7 @@ def histogram_table(runs: NDArray[np.int64], largest: int | None = None) -> Fram
 def measurement_table(layout: Layout, level: str, array: NDArray[Any]) -> Frame:
     """Return one array of a measurement before any post-processing.
 
-    One number per cell that somebody can be in has the codes and labels of its cells beside it; any other
+    One number per cell that somebody can be in has the codes and labels of its cells with it; any other
     array the positions of its numbers, ``index`` or ``index_0``, ``index_1``, ..., but a number by itself.
     The numbers themselves are ``measured``.
     """
@@ -316,7 +313,7 @@ def _of_positions(shape: tuple[int, ...], first: int, last: int) -> dict[str, An
     }
 
 
-# --- flags of numbers, and numbers that are left blank: made of what is published alone, at no cost
+# --- flags of numbers, and numbers that are left blank: made only of what is published, at no cost
 #
 # A rule sees a published number and its margin of error and nothing else, least of all a true one; each
 # kind of number has limits of its own. What is left blank is too uncertain to be of use; it hides nobody,
@@ -333,7 +330,7 @@ def flags(counts: Floats, margins: Floats, rules: Quality, exact: Bools | None =
     """Return the flag of each count, a position in ``FLAGS``.
 
     One that is known without having been measured is ``exact``. One that was measured and is published as 0
-    is ``zero``, of which no percentage can be taken: it is left blank by ``at_least``, or by a limit that is
+    is ``zero``, and no percentage of it can be taken: it is left blank by ``at_least``, or by a limit that is
     a number. One without a margin is ``unknown`` where there is a rule about margins.
 
     Parameters
@@ -371,7 +368,7 @@ def measure_flags(
     reach
         Of all that it may be: of a rate what it is per, else ``to`` less ``from``; broadcasts to the numbers.
     blank
-        Where the count beside it is left blank, and so is this.
+        Where the count next to it is left blank, and so is this.
     exact
         Where nobody can be.
     """
@@ -387,7 +384,7 @@ def measure_flags(
 def _judged(
     numbers: Floats, margins: Floats, size: Floats, limits: Limits, *, zero: Bools
 ) -> NDArray[np.int8]:
-    """Return flags by the limits of margins, percentages of which are parts of ``size``."""
+    """Return flags by the limits of margins, whose percentages are parts of ``size``."""
     flagged = np.full(numbers.shape, RELIABLE, np.int8)
     if limits.unreliable is not None:
         flagged[_beyond(margins, size, limits.unreliable)] = UNRELIABLE

@@ -74,10 +74,7 @@ class TooManyCells(PublicationError):
 class Released:
     """A release folder whose certificate, spec, code lists and invariants have been read.
 
-    Attributes
-    ----------
-    loaded
-        The spec in the certificate with the code lists and invariants of the folder.
+    ``loaded``: the spec in the certificate with the code lists and invariants of the folder.
     """
 
     folder: Path

@@ -31,7 +31,7 @@ _MALFORMED = (
     RecursionError,
     MemoryError,
 )
-PLACE = "published-in"  # beside the measurements of each release: see tabularium.tasks.publish.documents
+PLACE = "published-in"  # next to the measurements of each release: see tabularium.tasks.publish.documents
 HEADS = ".heads"  # in the folder of each product: see tabularium.tasks.published_heads
 
 
@@ -173,7 +173,7 @@ def check_release(
 ) -> str:
     """Check that a published folder is complete and is this release; return its certificate's SHA-256.
 
-    Beside the certificate and what it names, a signed statement may lie there: see :func:`check_statement`.
+    Next to the certificate and what it names, a signed statement may lie there: see :func:`check_statement`.
     ``name``: of the certificate, or of what stands in its place.
 
     Raises
@@ -249,7 +249,7 @@ def certificate_in(folder: Path) -> tuple[bytes, Certificate]:
 
 @bare_errors
 def certificate_at(path: Path) -> tuple[bytes, Certificate]:
-    """Return a certificate, raw and read, in its release folder or alone.
+    """Return a certificate, raw and read, in its release folder or by itself.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Verification of a certificate against the ledger or itself, for every command that reads one.
 
 With the ledger's entry for the charge there is nothing to guess: it holds the SHA-256 of the certificate,
-beside the account, product, period, amount, spec digest, measurement digest and number of attempts, and each
+the account, product, period, amount, spec digest, measurement digest and number of attempts; each
 is compared. An edit anywhere shows, and is named where it can be.
 
 Without a ledger a certificate is held against itself. All that follows from its spec, its transcript and
@@ -86,7 +86,7 @@ def verify_certificate(
     Parameters
     ----------
     path
-        The ``certificate.json``, in its release folder or alone.
+        The ``certificate.json``, in its release folder or by itself.
     charge
         What the ledger, or an export of it, holds of this release; None where there is neither. While it is
         not published yet the ledger does not hold the certificate's digest, and all else is compared.
@@ -353,10 +353,7 @@ def last_total(run: Run) -> int | None:
 def last_number(run: Run, rule: str, counts: str) -> int | None:
     """Return the earlier number with which a noisy rule compares; None if none was published.
 
-    Parameters
-    ----------
-    counts
-        ``units`` or ``records``: what it counts.
+    ``counts``: ``units`` or ``records``: what it counts.
     """
     certificate = _last_certificate(run)
     if certificate is None:

@@ -48,10 +48,7 @@ from tabularium.validations.universes.universe import put_within
 class OpenRelease:
     """A release folder that has been read.
 
-    Attributes
-    ----------
-    verified
-        Whether every file was compared with the certificate.
+    ``verified``: whether every file was compared with the certificate.
     """
 
     folder: Path
@@ -80,10 +77,7 @@ class OpenRelease:
 def open_release(folder: Path, *, table: str | None = None, verify: bool = True) -> OpenRelease:
     """Read a release folder.
 
-    Parameters
-    ----------
-    verify
-        Compare every file with its digest in the certificate first.
+    ``verify``: compare every file with its digest in the certificate first.
 
     Raises
     ------
@@ -121,10 +115,7 @@ def asked_release(released: Released, *, table: str | None, verified: bool) -> O
 class ReleasedTable:
     """The counts of a published table, whose files are read on demand.
 
-    Attributes
-    ----------
-    named
-        Whether this table is to be asked, whichever records it counts.
+    ``named``: whether this table is to be asked, whichever records it counts.
     """
 
     released: Released
@@ -454,10 +445,7 @@ _WORDS = frozenset({"and", "between", "by", "from", "group", "in", "is", "not", 
 def total_query(table: ReleasedTable, codes: Codes) -> tuple[Query, str]:
     """Return the query for the sum of the cells with these codes, and its text.
 
-    Parameters
-    ----------
-    codes
-        Column -> its codes; all of a column that is left out.
+    ``codes``: column -> its codes; all of a column that is left out.
 
     Raises
     ------

@@ -82,7 +82,7 @@ def unbiased(released: Released, name: str) -> pa.Table:
     -------
     pyarrow.Table
         Level, codes and labels as in the published file, ``estimate`` and its ``variance``: of the noise, and
-        not of a sample; an estimate itself where many tables were made to agree. Likewise each sum and
+        not of a sample; an estimate itself where many tables were made to agree. So is each sum and
         distinct count among the measures, by its name; the latter as measured, and null at a level that was
         not. Means, rates and quantiles are no linear functions of what was measured.
 

@@ -174,7 +174,7 @@ PRIOR = 0.1
 def promised_error(certificate: Certificate, answer: Answer) -> dict[str, Any]:
     """Return errors of count queries that are not exceeded at the answer's level, over the noise.
 
-    They are those of the finest measurement of the answer's table alone, which must be discrete Laplace noise
+    They are only those of the finest measurement of the answer's table, which must be discrete Laplace noise
     on every cell; what other levels add is left out.
     """
     events = [draw.event for draw in certificate.transcript]

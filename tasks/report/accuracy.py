@@ -130,7 +130,7 @@ def _both(pair: list[float] | None) -> tuple[float | None, float | None]:
     return (pair[0], pair[1]) if pair else (None, None)
 
 
-# --- plots of margins by size and level, one mark for each line of the table beside them
+# --- plots of margins by size and level, one mark for each line of the table next to them
 #
 # Levels differ by colour (Okabe and Ito's, which colour-blind readers can distinguish), marker and
 # place.

@@ -19,7 +19,7 @@ from tabularium.tasks.report.wording import whole
 MOST_ROWS = 30
 MOST_SERIES = 6
 WIDTH, LABELS, ROW = 640, 190, 22
-"""Of the picture, of the labels beside it, and of a point's own line."""
+"""Of the picture, of the labels next to it, and of a point's own line."""
 _FOOT, _RIGHT, _TICKS, _LETTERS = 24, 24, 5, 26
 Floats = NDArray[np.float64]
 

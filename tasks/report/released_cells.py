@@ -259,10 +259,7 @@ _FIRSTS = [low for low, _ in SIZES[1:]]
 class Level:
     """The nodes of one level of a table, which lie together: the layout is breadth-first.
 
-    Attributes
-    ----------
-    name
-        Of the level; empty where a table has no hierarchy.
+    ``name``: of the level; empty where a table has no hierarchy.
     """
 
     name: str

@@ -449,7 +449,7 @@ def worked_example(name: str, cells: ReleasedCells, method: str) -> Example | No
     return None
 
 
-# --- the files of a release as a page beside them links to them
+# --- the files of a release as a page next to them links to them
 
 MOST_FILES = 60
 """Files that are listed; what is more lies in the folder, and in the certificate."""

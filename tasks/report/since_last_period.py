@@ -129,9 +129,7 @@ def comparable(
 ) -> tuple[bool, str | None]:
     """Say whether a table of two releases, or a measure of it, can be compared.
 
-    Returns
-    -------
-    Whether it can, and why it cannot, or has no margins then.
+    Returns whether it can, and why it cannot, or has no margins then.
     """
     if name not in now.layouts:
         return False, "only the earlier one has it, or it is a histogram"
@@ -216,7 +214,7 @@ def _compared(
     here, there = _common(numbers.layout, before.layout)
     levels: list[ComparedLevel] = []
     most: list[tuple[float, Difference]] = []
-    # Differences are ranked beside their margins, and none of these is taken for less than what is shown.
+    # Differences are ranked by their margins, and none of these is taken for less than what is shown.
     least = 1.0 if measure is None else 10.0 ** -numbers.layout.table.measures[measure].decimals
     common = 0
     for level, mine, other in _by_level(numbers, before):
@@ -400,14 +398,14 @@ def _level(name: str, pairs: _Pairs) -> ComparedLevel | None:
 def _largest(layout: Layout, level: str, pairs: _Pairs, least: float) -> list[tuple[float, Difference]]:
     """Return the largest differences relative to their margins, or absolute ones where none is given."""
     in_both: list[tuple[float, Difference]] = []
-    alone: list[tuple[float, Difference]] = []
+    without_margins: list[tuple[float, Difference]] = []
     any_known = False
     for done, old, new, margin in pairs.parts():
         known = np.isfinite(margin)
         away = np.nan_to_num(np.abs(new - old))
         any_known = any_known or bool(known.any())
         rank = np.where(known, away / np.where(known, np.maximum(margin, least), 1), -1.0)
-        for differences, by in ((in_both, rank), (alone, away)):
+        for differences, by in ((in_both, rank), (without_margins, away)):
             if by is away and any_known:
                 continue
             most = min(LARGEST, by.size)
@@ -420,6 +418,6 @@ def _largest(layout: Layout, level: str, pairs: _Pairs, least: float) -> list[tu
                 what = in_words(layout, int(pairs.here[0][done + row]), int(pairs.here[1][column]))
                 entry = Difference(level, what, float(old[row, column]), float(new[row, column]), bound)
                 differences.append((float(by[row, column]), entry))
-    most_of_all = in_both if any_known else alone
+    most_of_all = in_both if any_known else without_margins
     most_of_all.sort(key=lambda change: -change[0])  # of equal ones the first in the table
     return most_of_all[:LARGEST]

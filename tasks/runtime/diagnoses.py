@@ -56,10 +56,7 @@ def record(home: Home, run: str, about: Mapping[str, str], stage: str, error: Da
     Where it cannot be written the error is raised all the same, without the name, and kept for
     ``for_local_terminal``.
 
-    Parameters
-    ----------
-    about
-        ``spec``, ``product`` and ``period``.
+    ``about``: ``spec``, ``product`` and ``period``.
     """
     if error.run:
         return
@@ -126,10 +123,7 @@ _TRACEBACK = ".txt"
 class Unexpected(InternalError):
     """An unexpected error before this process opened any data.
 
-    Attributes
-    ----------
-    traceback
-        Where, for the local terminal.
+    ``traceback``: where, for the local terminal.
     """
 
     traceback = ""
@@ -143,10 +137,7 @@ def formatted(error: BaseException) -> str:
 def keep_traceback(error: BaseException, home: Home | None = None) -> Path | None:
     """Write a traceback to a file that only its owner can read; return the file, or None if it cannot be.
 
-    Parameters
-    ----------
-    home
-        Where the error happened; the home that this process used last when None.
+    ``home``: where the error happened; the home that this process used last when None.
     """
     home = home or last_home()
     if home is None or not home.path.is_dir():

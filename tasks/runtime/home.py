@@ -13,7 +13,7 @@
         secret              agency secret of the keyed digests, mode 0600, made on first use, unless the
                             command in TABULARIUM_SECRET_COMMAND prints it
 
-The measurements, and a check value of the secret, lie beside the ledger wherever that is: all homes that
+The measurements, and a check value of the secret, lie next to the ledger wherever that is: all homes that
 share a ledger must see the same measurements and use the same secret, or one release would be drawn twice.
 """
 
@@ -143,10 +143,10 @@ class Home:
     @property
     def measurements(self) -> Path:
         """Folder of the durable measurement store."""
-        return self.beside_ledger / "measurements"
+        return self.ledger_folder / "measurements"
 
     @property
-    def beside_ledger(self) -> Path:
+    def ledger_folder(self) -> Path:
         """Folder of the ledger's file; the home where the ledger is not a file."""
         try:
             url = sqlalchemy.make_url(self.ledger_url)
@@ -185,7 +185,7 @@ class Home:
             the ledger; or the command that prints it does not.
         """
         note_data_opened()
-        check = self.beside_ledger / "secret.check"
+        check = self.ledger_folder / "secret.check"
         command = secret_command()
         value = self._secret_in_file(check) if command is None else secret_of(command)
         expected = hmac.new(value, _CHECK, hashlib.sha256).hexdigest().encode()
@@ -251,7 +251,7 @@ def _database_of(url: str) -> tuple[object, ...]:
     return (parsed.get_backend_name(), parsed.host, parsed.port or 5432, parsed.database)
 
 
-# The homes that this process used, the last one alone.
+# The homes that this process used, only the last one.
 _used: dict[str, Home] = {}
 
 

@@ -45,11 +45,11 @@ class Request:
     home
         Absolute path of the home of the installation.
     revises
-        Why what was published before is published again, as if the spec said so.
+        Why what was published before is published again, as if the spec stated it.
     same_input
         Whether the input may be one that was released for another period of the product.
     measurements_of
-        The earlier release from whose measurements it is made, as if the spec said so.
+        The earlier release from whose measurements it is made, as if the spec stated it.
     """
 
     spec: str
@@ -280,7 +280,7 @@ def opened(request: Request, loaded: Loaded | None = None, *, to_publish: bool =
     """Open a run: its spec read, unless it is handed in, and a secure workspace that is removed at the end.
 
     The spec may ask for the workspace to be kept; that is for a run that is ``to_publish``, not for a look.
-    No crash of this process leaves an image of its memory, files that it makes are its own alone, and
+    No crash of this process leaves an image of its memory, files that it makes are only its own, and
     temporary files of libraries lie inside the workspace.
     """
     _forbid_core_files()

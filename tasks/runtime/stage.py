@@ -129,10 +129,7 @@ def public_error(error: BaseException, where: str, home: Home | None = None) -> 
 def sanitised(error: BaseException, where: str, home: Home | None = None) -> TabulariumError:
     """Return an error that may leave the process, instead of ``error``.
 
-    Parameters
-    ----------
-    home
-        Where a traceback is kept that may not be shown; the home that this process used last when None.
+    ``home``: where a traceback is kept that may not be shown; the home that this process used last when None.
     """
     if isinstance(error, TabulariumError):
         error.__cause__ = error.__context__ = None

@@ -66,10 +66,7 @@ class Judgement:
 def published_under(entries: Iterable[Entry], release_id: str, raw: bytes | None = None) -> PublishedUnder:
     """Gather the entries about a release's statement from a verified export.
 
-    Parameters
-    ----------
-    raw
-        The bytes of the statement, if there is one; the hash of the head that it names is gathered too.
+    ``raw``: the bytes of the statement, if there is one; the hash of the head that it names is gathered too.
     """
     named = _head_named(raw)
     bodies: list[dict[str, Any]] = []

@@ -160,9 +160,7 @@ class Signed:
 def sign_release(home: Home, ledger: Ledger, folder: Path) -> Signed | None:
     """Write the statement of a release into its folder, whose files are those of its certificate.
 
-    Returns
-    -------
-    What was written; ``None``, and a note, if no key for releases is enrolled.
+    Returns ``None``, and notes it, if no key for releases is enrolled.
 
     Raises
     ------

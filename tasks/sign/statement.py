@@ -83,7 +83,7 @@ class SignedStatement:
     subjects
         File -> SHA-256.
     key
-        Name of the key that is said to have signed.
+        Name of the key that is stated to have signed.
     """
 
     subjects: dict[str, str]
@@ -105,10 +105,7 @@ class SignedStatement:
 def signed_statement(subjects: Mapping[str, str], predicate: Predicate, key: Ed25519PrivateKey) -> bytes:
     """Return the bytes of a statement, signed.
 
-    Parameters
-    ----------
-    subjects
-        Each file of the release, with its SHA-256.
+    ``subjects``: each file of the release, with its SHA-256.
     """
     envelope = dsse.Envelope(_payload(subjects, predicate), PAYLOAD, {})
     envelope.sign(signer.CryptoSigner(key, _named(public_hex(key))))

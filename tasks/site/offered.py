@@ -275,18 +275,18 @@ def _read(kind: type[Read], raw: bytes, name: str) -> Read:
     raise _Unlistable(f"{name} is not what it should be{f': {where}' if where else ''}")
 
 
-class _Said(BaseModel):
+class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Ended(_Said):
+class Ended(_Record):
     """The end of a release: its successor, or its withdrawal."""
 
     at: Time
     reason: Line | Literal[""] | None
 
 
-class Indexed(_Said):
+class Indexed(_Record):
     """A release in the index of its period."""
 
     release_id: ReleaseId
@@ -295,7 +295,7 @@ class Indexed(_Said):
     ended: Ended | None
 
 
-class Index(_Said):
+class Index(_Record):
     """The index of a period."""
 
     format: Literal[1]

@@ -48,10 +48,8 @@ _POLICY = "default-src 'none'; style-src 'self'; script-src 'self'; base-uri 'no
 def pages(release_catalogue: ReleaseCatalogue, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield every file of the site: its path, and its text.
 
-    Parameters
-    ----------
-    addresses
-        Of each release, by its id: where its folder lies, seen from the first page; ends with a slash.
+    ``addresses``: of each release, by its id: where its folder lies, seen from the first page; ends with a
+    slash.
     """
     made = templates("tabularium.tasks.site", "tabularium.tasks.report")
     made.filters["at"] = partial(quote, safe="")
@@ -198,7 +196,7 @@ def _table(release: PublishedRelease, released: Released, name: str) -> TableNum
 
 # --- ``catalogue.jsonld`` of the site: every current release as a dataset with its files, for data portals
 #
-# What a dataset and a file are said to be is in :mod:`tabularium.tasks.publish.dcat`; here they are held
+# The description of a dataset and of a file is in :mod:`tabularium.tasks.publish.dcat`; here they are held
 # together by a catalogue, and by a series for each product. A thousand releases are some hundred thousand
 # statements, which rdflib takes long to hold and to write: they are gathered and written here.
 

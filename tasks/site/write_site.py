@@ -47,7 +47,7 @@ def write_site(
         Where ``out`` will be served: then feeds hold whole addresses, else relative ones.
     copy
         Whether the releases are copied into the site, each file compared with its digest; else pages link to
-        ``releases`` as it lies beside the site, and web servers must serve both as they lie.
+        ``releases`` as it lies next to the site, and web servers must serve both as they lie.
     products
         The names of their folders; all that lie there unless certificate.
 

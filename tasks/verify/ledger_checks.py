@@ -32,7 +32,7 @@ def _chain(subject: Subject) -> str:
 def _published(subject: Subject) -> str:
     """The ledger holds the digest of this certificate, and its other fields agree.
 
-    What was withdrawn is as true as before; that it was is said, also of what tables were drawn towards.
+    What was withdrawn is as true as before; that it was is reported, also of what tables were drawn towards.
     """
     books = books_of(subject)
     charge, gone = books.charge, books.withdrawal

@@ -348,10 +348,7 @@ def recomputed(subject: Subject) -> Estimation:
 def recompute(released: Released, parts: Parts) -> Estimation:
     """Make the tables of a release again.
 
-    Parameters
-    ----------
-    parts
-        Table, level -> what was measured, finished by its mechanism.
+    ``parts``: table, level -> what was measured, finished by its mechanism.
     """
     certificate = released.certificate
     version = certificate.postprocessing.version

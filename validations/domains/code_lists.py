@@ -70,6 +70,8 @@ def read_code_list(
 ) -> tuple[CodeList | None, list[Problem]]:
     """Read a code list; the list is None when anything is wrong with it.
 
+    Returns every problem found with its line in the file, too.
+
     Parameters
     ----------
     path
@@ -81,11 +83,6 @@ def read_code_list(
         Of the release: which labels are taken where an SDMX list has them in several.
     flat
         Whether a CSV may leave out the column ``parent``.
-
-    Returns
-    -------
-    tuple
-        The tree, and every problem found, each with its line in the file.
     """
     rows = _read(path, language, flat)
     if not rows.codes:
@@ -264,10 +261,7 @@ def _check_cycles(parents: Indices, rows: Rows) -> None:
 def breadth_first(parents: Indices) -> tuple[Indices, Indices]:
     """Order the nodes of a forest level by level, a parent's children together.
 
-    Parameters
-    ----------
-    parents
-        (nodes,) row of the parent, -1 for a root; no cycles.
+    ``parents``: (nodes,) row of the parent, -1 for a root; no cycles.
 
     Returns
     -------

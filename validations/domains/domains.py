@@ -191,9 +191,7 @@ def cut(domain: HierarchyDomain, level: str) -> NDArray[np.int64]:
     Those are the nodes at that depth and the leaves above it, ascending, so that every leaf lies below
     exactly one of them and the cut at the deepest level is ``domain.leaves``.
 
-    Returns
-    -------
-    (nodes of the cut,) node indices, ascending; read-only
+    (nodes of the cut,) node indices, ascending; read-only.
     """
     return domain.cuts[depth_of(domain, level)]
 
@@ -206,16 +204,14 @@ def nodes_to(domain: HierarchyDomain, level: str) -> int:
 def positions(domain: HierarchyDomain, nodes: NDArray[np.int64], level: str) -> NDArray[np.int64]:
     """Return where in ``cut(domain, level)`` the ancestor (or self) of each node lies.
 
+    (m,) positions in the cut.
+
     Parameters
     ----------
     nodes
         (m,) node indices, each in or below the cut.
     level
         Name of the level of the cut.
-
-    Returns
-    -------
-    (m,) positions in the cut
     """
     depth = depth_of(domain, level)
     above = np.array(nodes, np.int64)
@@ -228,9 +224,7 @@ def positions(domain: HierarchyDomain, nodes: NDArray[np.int64], level: str) -> 
 def leaf_positions(domain: HierarchyDomain, level: str) -> NDArray[np.int64]:
     """Return, for each cell of the axis (a leaf), its position in ``cut(domain, level)``.
 
-    Returns
-    -------
-    (cells,) positions
+    (cells,) positions.
     """
     return positions(domain, domain.leaves, level)
 
@@ -275,7 +269,7 @@ _TOTALS = frozenset((*_WORDS.split(), "i alt", "iš viso", "in complesso", "gran
 def total_notes(domains: Mapping[str, Domain]) -> list[str]:
     """Return what `check` says of columns one of whose categories seems to be the total of the others.
 
-    ``T`` alone is none: in NACE and ISIC it is a section.
+    ``T`` by itself is none: in NACE and ISIC it is a section.
     """
     notes = []
     for name, domain in domains.items():

@@ -86,16 +86,14 @@ def coded(
 ) -> Any:
     """Return ``table`` with the codes of declared columns added: of those that are wanted, or of all.
 
+    Their columns are those of :func:`coded_names`.
+
     Parameters
     ----------
     raw
         Declared column -> its name in ``table``.
     domains
         Declared column -> its public domain.
-
-    Returns
-    -------
-    Ibis table: the columns of ``table`` and those of :func:`coded_names`
     """
     names = coded_names(domains)
     chosen = {name: domain for name, domain in domains.items() if wanted is None or name in wanted}

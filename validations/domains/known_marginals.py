@@ -71,17 +71,15 @@ def read_numbers(
 ) -> tuple[NDArray[np.int64] | None, str, list[Problem]]:
     """Read the numbers of a marginal.
 
+    Returns them in the shape of the axes, None if anything is wrong; the file's SHA-256; every problem with
+    its line.
+
     Parameters
     ----------
     path
         A UTF-8 CSV whose header has every dimension's name and ``count``, in any order.
     axes
         Dimension -> its codes, in the order of the cells.
-
-    Returns
-    -------
-    The numbers in the shape of the axes, None if anything is wrong; the file's SHA-256; every problem with
-    its line.
     """
     reading = _Reading(path.name)
     contents = read_text(

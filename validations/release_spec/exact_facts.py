@@ -106,7 +106,7 @@ class Neighbours:
         fixed: Literal["total", "marginals"] | None,
         privacy: Privacy,
     ) -> Neighbours:
-        """Return what is said of neighbours, with what the change costs under this budget."""
+        """Return the sentence about neighbours, with what the change costs under this budget."""
         return cls(change, units, privacy.loss if fixed is None else _cost(privacy, units), fixed)
 
 
@@ -122,18 +122,17 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
     are made from one another, or some values cannot occur together, not all of them go together: above one
     record no number is given then.
 
-    Parameters
-    ----------
-    domains
-        Of all columns that the tables count.
+    ``domains``: of all columns that the tables count.
     """
     privacy = spec.privacy
     if not (spec.invariants or _rows_are_fixed(spec)):
         return Neighbours(privacy.relation, 1, privacy.loss)
     cells = _cells(spec, domains)
     # No invariant distinguishes columns that are read besides the cells, where these leave them open.
-    beside, bound = open_values(_read(spec), cells, spec.columns, domains)
-    columns = {name for name, size in cells.items() if size > 1} | {f"value of {name}" for name in beside}
+    open_columns, bound = open_values(_read(spec), cells, spec.columns, domains)
+    columns = {name for name, size in cells.items() if size > 1} | {
+        f"value of {name}" for name in open_columns
+    }
     seen = [_seen(spec, known, cells, domains) for known in spec.invariants]
     units: int | None = replaced_records(sorted(columns), seen or [frozenset()])
     if (privacy.max_contributions > 1 and units != 1) or (

@@ -32,7 +32,7 @@ from tabularium.validations.release_spec.scalars import (
 )
 
 NO_KIND = "no_kind"
-"""The error of a part that has none of the keys by which kinds are told apart."""
+"""The error of a part that has none of the keys by which kinds are distinguished."""
 BOUND_TAGS = ("[value]", "[groups]")
 """Tags by which pydantic tells one bound from a bound for each group; no key of a file."""
 CATEGORY_TAGS = ("[codes]", "[list]")

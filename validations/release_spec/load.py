@@ -29,7 +29,7 @@ from tabularium.validations.release_spec.checks.fact_checks import (
     check_rates,
     check_universes,
 )
-from tabularium.validations.release_spec.checks.prior_checks import check_priors, published_beside
+from tabularium.validations.release_spec.checks.prior_checks import check_priors, published_places
 from tabularium.validations.release_spec.checks.publication_checks import (
     check_formats,
     check_publication,
@@ -94,7 +94,7 @@ _NOT_PUBLISHED: Any = {
     "size": True,
     "tables": {"__all__": {"size"}},
 }
-#: What is done with measurements once they are drawn, and what is said of it.
+#: What is done with measurements once they are drawn, and its description.
 _AFTER_MEASURING = (
     *("postprocessing", "about", "publication", "revises", "measurements_of"),
     *("targets", "tuning"),  # a run ignores them; `tuning` is in the digest, to be approved
@@ -207,9 +207,9 @@ def load_spec(
     period
         Publish for this period instead of the spec's.
     revises
-        Publish a revision for this reason, as if the spec said so.
+        Publish a revision for this reason, as if the spec stated it.
     measurements_of
-        Make it from the measurements of this earlier release, as if the spec said so.
+        Make it from the measurements of this earlier release, as if the spec stated it.
     rehearsed
         Open no earlier release: no table is drawn towards one.
 
@@ -333,7 +333,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_rules(partial)
     check_targets(partial)
     check_look_ups(partial, file.parent)
-    check_priors(partial, published_beside(partial, file.parent))
+    check_priors(partial, published_places(partial, file.parent))
     if parsed is None or document.problems:
         return None
     share = Fraction(1, len(parsed.tables))
@@ -380,7 +380,7 @@ def measurement_plan(spec: ReleaseSpec, public_files: dict[str, str]) -> dict[st
     """Return what of a spec decides what is measured and how, as plain JSON values.
 
     Two specs with the same plan differ only in what is done with the measurements: in post-processing,
-    publication, the public figures that rates are over, titles and units, and what is said of the product,
+    publication, the public figures that rates are over, titles and units, and the description of the product,
     and of the plan itself.
     """
     values = published(spec)

@@ -33,12 +33,12 @@ class ParameterOf:
 
 def parameters_of(kind: type[Mechanism]) -> list[ParameterOf]:
     """Return the parameters of a mechanism, in the order of its class."""
-    said = _said(inspect.getdoc(kind) or "")
+    meanings = _meanings(inspect.getdoc(kind) or "")
     found = []
     for field in fields(kind):  # type: ignore[arg-type]
         required = field.default is MISSING and field.default_factory is MISSING
         default = "" if required or field.default is MISSING else _yaml(field.default)
-        found.append(ParameterOf(field.name, required, default, said.get(field.name, "")))
+        found.append(ParameterOf(field.name, required, default, meanings.get(field.name, "")))
     return found
 
 
@@ -52,14 +52,14 @@ def _yaml(value: Any) -> str:
     return f'"{value}"' if exact else str(value)
 
 
-def _said(text: str) -> dict[str, str]:
+def _meanings(text: str) -> dict[str, str]:
     """Read the section "Parameters" of a NumPy docstring: name -> meaning; several names may share one."""
     section = re.search(r"^Parameters\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", text, re.MULTILINE | re.DOTALL)
-    said: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for head, meaning in _entries(section[1] if section else ""):
         for name in head.split(" : ")[0].split(","):
-            said[name.strip()] = meaning
-    return said
+            meanings[name.strip()] = meaning
+    return meanings
 
 
 def _entries(section: str) -> Iterator[tuple[str, str]]:

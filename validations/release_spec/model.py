@@ -172,7 +172,7 @@ class ReleaseSpec(SpecParts):
 
     @property
     def identifiers(self) -> list[str]:
-        """The columns of the source whose values are told apart as text: of histograms, distinct counts."""
+        """The columns of the source with values distinguished as text: of histograms, distinct counts."""
         budgets = [histogram.of for histogram in self.histograms]
         budgets += [
             measure.identifier

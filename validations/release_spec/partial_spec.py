@@ -34,7 +34,7 @@ from tabularium.validations.release_spec.yaml_lines import Document
 T = TypeVar("T")
 _MAPPINGS = ("columns", "lookups")
 _SINGLE = ("source", "privacy", "publication", "postprocessing", "about")
-#: What else lies in the folder of a release, beside files of formats: a test holds the two together.
+#: What else lies in the folder of a release, besides files of formats: a test holds the two together.
 RESERVED = frozenset(
     {
         *("certificate", "codes", "figures", "invariants", "measurements", "rounding_exceptions"),
@@ -143,8 +143,8 @@ class PartialSpec:
     def check_names(self, reserved: Collection[str]) -> None:
         """Check that no two tables, histograms or lists of public numbers bear the same name.
 
-        Their files lie together: nor may one be called as something else in a release folder is, of which
-        formats have ``reserved``.
+        Their files lie together: nor may one be called as something else in a release folder is;
+        formats name theirs in ``reserved``.
         """
         first: dict[str, tuple[str, int]] = {}
         for kind in ("table", "histogram", "invariant", "figure"):
@@ -302,7 +302,7 @@ def path_of(loc: Path) -> Path:
 
 
 def _key_of_another(loc: Path, model: type[BaseModel]) -> tuple[str, str] | None:
-    """Return what is said of a key that other kinds of the same thing have; None where none has it."""
+    """Return the remark on a key that other kinds of the same thing have; None where none has it."""
     if len(loc) < 2 or loc[-2] not in _KINDS:
         return None
     name, kind = str(loc[-1]), _KINDS[str(loc[-2])]

@@ -190,7 +190,7 @@ def _sound() -> Iterator[PublicationFormat]:
 
 
 def complete_formats() -> list[str]:
-    """Return the names of formats one of which a release needs."""
+    """Return the names of formats; a release needs one of them."""
     return [one_format.name for one_format in _sound() if one_format.complete]
 
 

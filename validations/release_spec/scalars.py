@@ -171,18 +171,20 @@ def _reject_limit(value: object) -> int | Fraction:
     return part
 
 
+def _or_percentage(least: int) -> WithJsonSchema:
+    percentage = {"type": "string", "pattern": _SCHEMA + r"\s?%$", "maxLength": TEXT_LIMIT}
+    return WithJsonSchema({"anyOf": [{"type": "integer", "minimum": least}, percentage]})
+
+
+_AS_WRITTEN = PlainSerializer(
+    lambda limit: limit if isinstance(limit, int) else f"{limit * 100}%", when_used="json"
+)
+
 RejectLimit = Annotated[
     int | Fraction,
     BeforeValidator(_reject_limit),
-    PlainSerializer(lambda limit: limit if isinstance(limit, int) else f"{limit * 100}%", when_used="json"),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 0},
-                {"type": "string", "pattern": _SCHEMA + r"\s?%$", "maxLength": TEXT_LIMIT},
-            ]
-        }
-    ),
+    _AS_WRITTEN,
+    _or_percentage(0),
 ]
 """A count of rows (int), or a part of them (Fraction)."""
 
@@ -204,15 +206,8 @@ def _quality_limit(value: object) -> int | Fraction:
 QualityLimit = Annotated[
     int | Fraction,
     BeforeValidator(_quality_limit),
-    PlainSerializer(lambda limit: limit if isinstance(limit, int) else f"{limit * 100}%", when_used="json"),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 1},
-                {"type": "string", "pattern": _SCHEMA + r"\s?%$", "maxLength": TEXT_LIMIT},
-            ]
-        }
-    ),
+    _AS_WRITTEN,
+    _or_percentage(1),
 ]
 """A margin of error: whole (int), or relative to the count (Fraction)."""
 
@@ -306,7 +301,7 @@ def _integer(value: object) -> int:
 
 
 DIGITS = 15
-"""Significant digits of a decimal in a spec: so many are told apart by doubles, too."""
+"""Significant digits of a decimal in a spec: so many are distinguished by doubles, too."""
 
 
 def _number(value: object) -> int | Decimal:

@@ -351,7 +351,7 @@ def taken_from(name: str, lookups: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def located(path: str, period: str, folder: Path) -> str:
-    """Return the absolute path, glob or folder that is meant beside a spec, or an address, for one period."""
+    """Return the absolute path, glob or folder meant next to a spec, or an address, for one period."""
     if "://" in path:
         return path.replace("{period}", period)
     # The name of a period has no slash and begins with a letter or digit: the path stays in its folder.
@@ -372,7 +372,7 @@ _SECRET = re.compile(
 )
 _OWNED = ("abfs", "abfss", "az", "oci")
 _LOCAL = ("asynclocal",)  # of a package of its own, and of this machine's files
-#: By these a pattern is told from a name.
+#: These make a pattern of a name.
 WILD = "*?["
 
 
@@ -399,7 +399,7 @@ def _class_of(address: str) -> str:
 
 
 def secret_problem(address: str) -> tuple[str, str] | None:
-    """Return what is said of an address with credentials in it, without quoting it; None of any other."""
+    """Return the remark on an address with credentials in it, without quoting it; None of any other."""
     scheme, _, rest = address.partition("://")
     owned = scheme in _OWNED and _OWNER.fullmatch(rest)
     if (owned or _PLAIN.fullmatch(rest)) and not _SECRET.search(rest):

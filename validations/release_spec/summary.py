@@ -86,7 +86,7 @@ class TableSummary:
     share: Fraction
     margin_share: Fraction | None  # the part of it that measures the table's error
     levels: tuple[LevelSummary, ...]
-    measure: str | None = None  # what of which column it measures, where it is no count
+    measure: str | None = None  # what it measures, of what column, where it is no count
 
     @property
     def cells(self) -> int:
@@ -269,7 +269,7 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
 
 
 def _in_words(table: Table) -> str:
-    """Return what is read off an array, of which column."""
+    """Return what is read off an array, and the column."""
     assert table.measured is not None  # noqa: S101 - the caller has looked
     return f"{' and '.join(measure.in_words for measure in table.measures.values())} of {table.measured.of}"
 
@@ -348,7 +348,7 @@ def array_noise(
 ) -> tuple[float | None, int | None]:
     """Return scale and margin of a level; of a sum or mean in the unit of its column, and rounded up.
 
-    ``group``: of which group, where bounds differ by groups.
+    ``group``: the group, where bounds differ by groups.
     """
     measure = table.measured
     if measure is None:

@@ -46,6 +46,8 @@ def check_suite(
 ) -> tuple[RuleResult, ...]:
     """Check a table of numbers by a suite.
 
+    Returns a result per rule, in the order of ``expected``.
+
     Parameters
     ----------
     numbers
@@ -55,10 +57,6 @@ def check_suite(
     results
         Where to write what Great Expectations says (booleans and the suite itself), mode 0600; nowhere if
         None.
-
-    Returns
-    -------
-    One result per rule, in the order of ``expected``
 
     Raises
     ------
@@ -86,7 +84,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 # Great Expectations runs in a process of its own, where it is imported while a release goes on here. The
-# process lives as long as the block of `suites_beside`. It gets suites and small tables of numbers through
+# process lives as long as the block of `suites_apart`. It gets suites and small tables of numbers through
 # a pipe and answers with booleans; it inherits what keeps this process from leaving anything behind.
 
 _PROGRAM = (
@@ -98,7 +96,7 @@ _process: ContextVar[subprocess.Popen[bytes] | None] = ContextVar("tabularium_su
 
 
 @contextmanager
-def suites_beside() -> Iterator[None]:
+def suites_apart() -> Iterator[None]:
     """Have suites of the block run in another process, which imports the library at once.
 
     Where the library is imported already, suites run here.

@@ -56,9 +56,8 @@ def run_suite(
 ) -> tuple[list[bool], str]:
     """Run a suite on a table of numbers (columns of numbers, one for each row).
 
-    Returns
-    -------
-    Whether each expectation holds, and what the library says of the run: booleans and the suite itself.
+    Returns whether each expectation holds, and what the library says of the run: booleans and the suite
+    itself.
     """
     with warnings.catch_warnings():
         # The library's own deprecations are not the operator's concern.

@@ -278,6 +278,8 @@ def check_microdata(
 ) -> tuple[RuleResult, ...]:
     """Check the metrics of a source by the rules of its spec.
 
+    Returns a result per rule, ``max_rejected`` first.
+
     Parameters
     ----------
     spec
@@ -289,10 +291,6 @@ def check_microdata(
         File for the results of Great Expectations inside the secure workspace.
     domains
         Declared column -> its domain, to see that columns made from others have codes of theirs and no other.
-
-    Returns
-    -------
-    One result per rule, ``max_rejected`` first
     """
     numbers: dict[str, Number] = {}
     suite: list[Bound] = []

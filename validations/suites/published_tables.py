@@ -187,6 +187,8 @@ def check_table(
 ) -> tuple[RuleResult, ...]:
     """Check a table about to be published.
 
+    Returns a result per rule: ``complete``, then ``integral``, ``non-negative`` and ``additive`` as promised.
+
     Parameters
     ----------
     name
@@ -201,10 +203,6 @@ def check_table(
         Number of cells per node in the declared domain; not checked if None.
     results
         File for the results of Great Expectations; nowhere if None.
-
-    Returns
-    -------
-    One result per rule: ``complete``, then ``integral``, ``non-negative`` and ``additive`` as promised.
     """
     fits = values.ndim == 2 and len(values) == len(parents)
     # A table of another shape has no family to add up: what holds for each cell by itself is checked still.
@@ -225,16 +223,14 @@ def check_table(
 def check_agreement(differences: int, *, named: int, results: Path | None = None) -> tuple[RuleResult, ...]:
     """Check that tables show the same numbers where they share them.
 
+    Returns one result: ``in agreement``, which holds when no difference goes unnamed.
+
     Parameters
     ----------
     differences
         Shared numbers, over all pairs of tables, on which the two differ.
     named
         How many of them rounding could not avoid, and has named.
-
-    Returns
-    -------
-    One result: ``in agreement``, which holds when no difference goes unnamed.
     """
     numbers: dict[str, list[Number]] = {"unnamed": [abs(differences - named)]}
     return check_suite("agreement of tables", numbers, [Bound("in agreement", "unnamed", 0, 0)], results)

@@ -70,9 +70,7 @@ def impossible_in(spec: ReleaseSpec, domains: Mapping[str, Domain], table: Table
 
     Those are what facts say, and what lies outside of the table's own universe.
 
-    Returns
-    -------
-    (nodes, cells), nodes down to the deepest measured level
+    (nodes, cells), nodes down to the deepest measured level.
     """
     along = domains[table.along] if table.along is not None else None
     assert along is None or isinstance(along, HierarchyDomain)  # noqa: S101 - the spec's own check
@@ -102,8 +100,8 @@ def impossible_notes(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list[s
             notes.append(f"{cells} of table {table.name} are impossible: they are zero, and not measured")
         everywhere = table.model_copy(update={"where": None})
         for number, fact in enumerate(spec.impossible):
-            alone = spec.model_copy(update={"impossible": (fact,)})
-            if impossible_in(alone, domains, everywhere) is not None:
+            with_one = spec.model_copy(update={"impossible": (fact,)})
+            if impossible_in(with_one, domains, everywhere) is not None:
                 shown.add(number)
     for number, fact in enumerate(spec.impossible):
         if number not in shown:
@@ -132,16 +130,14 @@ def impossible_cells(
 ) -> Bools | None:
     """Return which cells of a table are impossible, or None where none is.
 
+    (nodes, cells).
+
     Parameters
     ----------
     facts
         For each, column -> (cells,) the values that cannot occur with those of its other columns.
     along, nodes
-        The hierarchy whose nodes are the rows, of which the first ``nodes`` are; one row without it.
-
-    Returns
-    -------
-    (nodes, cells)
+        The hierarchy whose first ``nodes`` nodes are the rows; one row without it.
     """
     axes = [*([along.name] if along is not None else []), *others]
     named = list(dict.fromkeys(name for fact in facts for name in fact))
@@ -223,10 +219,10 @@ def _pieces(inside: Mapping[int, Bools], cell: Cells, parents: Cells, cells: int
     return _Pieces(values_at, {fact: kinds[row][kind] for row, fact in enumerate(inside)}, cells)
 
 
-# Impossible records are rejected, or counted under another value, each by its own columns alone. Facts
+# Impossible records are rejected, or counted under another value, each only by its own columns. Facts
 # apply one after the other, on cell codes: a value that went to a column's ``other`` is that one. After the
 # last fact no kept record is in the cells of any. Nothing but the record itself and public facts decides,
-# as in coding, of which this is the last step; so adding or removing a unit changes what is counted by that
+# as in coding, and this is its last step; so adding or removing a unit changes what is counted by that
 # unit's own records, as before.
 
 IMPOSSIBLE = "impossible"
@@ -234,16 +230,11 @@ IMPOSSIBLE = "impossible"
 
 
 def without_impossible(rows: Any, facts: Sequence[Impossible], domains: Mapping[str, Domain]) -> Any:
-    """Return coded records of which none is impossible: those that are rejected have lost a code.
+    """Return coded records, none of them impossible: those that are rejected have lost a code.
 
-    Parameters
-    ----------
-    rows
-        Ibis table with what :func:`tabularium.validations.domains.encoding.coded` added.
+    ``rows``: ibis table with what :func:`tabularium.validations.domains.encoding.coded` added.
 
-    Returns
-    -------
-    The same, and where there are facts the column :data:`IMPOSSIBLE`
+    Where there are facts, the column :data:`IMPOSSIBLE` is added.
     """
     names = coded_names(domains)
     if facts:

@@ -5,8 +5,8 @@ A test is about declared columns and their public domains, in the language of qu
 same. It says of each column in which cells it holds; a record is judged only by its own cells. Where a
 column is null, a test of its values neither holds nor fails, also where nulls are counted as ``other``: null
 is not a value. ``and`` and ``or`` go by that (Kleene's three values, as in SQL), and ``is null`` and ``is not
-null`` are always one or the other. A table counts the records of which all is true. A rate is of those of
-which its test is true or false (:meth:`Universe.truth`), and may ask of any column of the source whether it
+null`` are always one or the other. A table counts the records for which all is true. A rate is of those where
+its test is true or false (:meth:`Universe.truth`), and may ask of any column of the source whether it
 is null.
 
 Why sensitivity is unchanged. Bounding keeps at most c records of a unit, by the unit's own records; a
@@ -144,10 +144,7 @@ def _is_null(records: Any, names: CodedNames, domain: Domain) -> Any:
 def universe_of(text: str, domains: Mapping[str, Domain], *, undeclared: bool = False) -> Universe:
     """Return the universe that ``text`` describes.
 
-    Parameters
-    ----------
-    undeclared
-        A name that is not declared may be tested for nulls: then it is a column of the source.
+    ``undeclared``: a name that is not declared may be tested for nulls: then it is a column of the source.
 
     Raises
     ------
@@ -357,7 +354,7 @@ def put_within(tests: Sequence[Test], table: Table, domains: Mapping[str, Domain
         tested = [(test, universe_of_tests((test,), domains)) for test in tests]
         asked = universe_of_tests(tests, domains)
     except InputError:
-        return None  # of no declared column, which is said where the query is put to the tables
+        return None  # of no declared column, which is reported where the query is put to the tables
     plain = set(universe.about) - universe.about_nulls
     if not _implies(asked, universe) or any(_counts_nulls(asked, domains[name]) for name in plain):
         return None

@@ -20,7 +20,7 @@ from tabularium.flows.cli.terminal import HomePath, say
 from tabularium.ledger import amounts
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.records import SYMBOLS
-from tabularium.ledger.witness import ALONE
+from tabularium.ledger.witness import NO_SECOND
 from tabularium.mechanisms.errors import InputError
 
 Amount = Annotated[str | None, typer.Option(help="As of `ledger open`, or none.")]
@@ -103,7 +103,7 @@ def open_account(
         )
         say(f"Account {account} is open with a cap of {SYMBOLS[definition]} = {amount}.")
         if not ledger.witnessed_elsewhere:
-            say(f"There is {ALONE}.", style="yellow")
+            say(f"There is {NO_SECOND}.", style="yellow")
 
 
 def _by_product(given: list[str] | None) -> dict[str, int]:

@@ -318,7 +318,7 @@ def new(file: Annotated[Path, typer.Argument(help="File to make, mode 0600.")]) 
 
 
 def make_pair(file: Path, hidden: bytes | None) -> None:
-    """Make a private key and, beside it, the file of its public half; say where they are."""
+    """Make a private key and, next to it, the file of its public half; say where they are."""
     public = file.with_suffix(".pub.pem")
     for there in (file, public):
         if there.exists():

@@ -24,7 +24,7 @@ from tabularium.ledger import ChainBroken, Charge, Entry, Head, ReadOnly
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.ledger.records import TRANSITIONS
 from tabularium.ledger.refusals import RESTORE
-from tabularium.ledger.witness import ALONE
+from tabularium.ledger.witness import NO_SECOND
 from tabularium.mechanisms.errors import InputError, PublicationError
 from tabularium.tasks.runtime.home import Home
 from tabularium.validations.imported_later import Later
@@ -85,7 +85,7 @@ def verify(
         if not as_json:
             _say_unconfirmed(ledger, Home.found(home))
         if not (certificate or as_json or ledger.witnessed_elsewhere):
-            say(f"There is {ALONE}.", style="yellow", soft_wrap=False)
+            say(f"There is {NO_SECOND}.", style="yellow", soft_wrap=False)
             say("Whether it is the newest was not checked: give the newest --certificate.", style="yellow")
 
 
@@ -121,7 +121,7 @@ def restore(
         _report(restored, False)
         say(
             f"Put back from the backup as well: secret in {installation.path}; secret.check, inputs and"
-            f" measurements in {installation.beside_ledger}. Without them releases would be drawn again.",
+            f" measurements in {installation.ledger_folder}. Without them releases would be drawn again.",
         )
         from tabularium.ledger import Ledger
 
@@ -167,7 +167,7 @@ def migrate(home: HomePath = None) -> None:
         if url.startswith("postgresql"):
             from tabularium.tasks.arrival.claims import Claims
 
-            with Claims.at(Home.at(home)):  # its table stands beside the ledger's; no runner may make tables
+            with Claims.at(Home.at(home)):  # its table is next to the ledger's; no runner may make tables
                 pass
             out.print("Now give the roles their rights: see tabularium ledger roles --help.")
         _report(done.verified, False)

@@ -56,10 +56,7 @@ _AT_ONCE = 200  # rows or values that are held in memory while many are printed
 def open_ledger(home: Path | None, *, reading: bool = False) -> Iterator[Ledger]:
     """Open the ledger of a home for one command, errors in one line.
 
-    Parameters
-    ----------
-    reading
-        Whether the command only reads: then the home must be there, and need not be writable.
+    ``reading``: whether the command only reads: then the home must be there, and need not be writable.
     """
     with one_line_errors():
         from tabularium.ledger import Ledger
@@ -119,10 +116,7 @@ def resume_waiting_runs(
 ) -> list[str]:
     """Let the flow runs go on that waited for what an officer has decided now.
 
-    Returns
-    -------
-    list of str
-        The digest of the spec of each.
+    Returns the digest of the spec of each.
     """
     installation = Home.at(home)
     try:
@@ -140,7 +134,7 @@ def resume_waiting_runs(
 def say_who_waits(home: Path | None) -> None:
     """Say which runs wait for an officer, after a decision that none of them waited for.
 
-    Where no Prefect API is known, or it does not answer, nothing is said.
+    Where no Prefect API is known, or it does not answer, nothing is printed.
     """
     from tabularium.flows.operations.prefect_api import configured_url, connected
     from tabularium.flows.operations.server_address import written_address

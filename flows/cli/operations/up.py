@@ -21,7 +21,12 @@ from tabularium.flows.operations.installation import (
     wait_until_ready,
 )
 from tabularium.flows.operations.listeners import LOOPBACK, listening, listens
-from tabularium.flows.operations.server_address import alone, forget_address, server_folder, write_address
+from tabularium.flows.operations.server_address import (
+    forget_address,
+    server_folder,
+    sole,
+    write_address,
+)
 from tabularium.flows.operations.supervisor import end_with_the_keeper, keeping
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.extras import require
@@ -76,7 +81,7 @@ def up(
         if witness is not None:
             os.environ["TABULARIUM_WITNESS"] = str(witness.absolute())
         at = database_url(database)
-        with alone(opened), listening(host, port) as listener:
+        with sole(opened), listening(host, port) as listener:
             address, taken = listener.getsockname()[:2]
             try:
                 _run(Installation(opened, address, taken, at, runs or most_runs()), listener, export_to)

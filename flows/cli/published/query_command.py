@@ -71,7 +71,7 @@ def query(
         if text is not None:
             from tabularium.mechanisms.queries import parse
 
-            parse(text)  # before the release is read: a slip of the pen is said at once
+            parse(text)  # before the release is read: a mistake in it is reported at once
         import tabularium
         from tabularium.tasks.publish.release_folder import well_formed
         from tabularium.tasks.query.query_release import asked_release
@@ -168,7 +168,7 @@ def _not_used(release: OpenRelease, answer: Answer) -> list[str]:
 
 
 def _counted(release: OpenRelease, table_name: str) -> str:
-    """Say of which records a table's numbers are: bounding may have left some out."""
+    """Say what records a table's numbers cover: bounding may have left some out."""
     return release.certificate.tables[table_name].counted
 
 

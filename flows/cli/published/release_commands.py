@@ -266,7 +266,7 @@ def _made(folder: Path, charge: Charge, spec: Path, home: Path | None) -> dict[s
             )
         rebuild_lost(request, loaded, folder)
     except TabulariumError as failure:
-        # That it was withdrawn is said after its folder was made.
+        # That it was withdrawn is written after its folder was made.
         error = None if folder.exists() else failure.line()
     return {
         "release_id": charge.release_id,

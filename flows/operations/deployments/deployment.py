@@ -194,10 +194,7 @@ _CRON_FIELDS = 5
 def make_work_pool(client: SyncPrefectClient, runs: int | None = None) -> None:
     """Make the pool from which workers take runs; one that is there is left as it is.
 
-    Parameters
-    ----------
-    runs
-        How many of its runs may be at work at once, also of a pool that is there; as it is where None.
+    ``runs``: how many of its runs may be at work at once, also of a pool that is there; as it is where None.
     """
     from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
     from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound

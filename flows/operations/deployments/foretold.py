@@ -130,10 +130,7 @@ def paid_together(left: Fraction, schedules: Sequence[tuple[Fraction, int, Comin
 
     They are charged as they run, whichever schedule they are of.
 
-    Parameters
-    ----------
-    schedules
-        For each: what a period costs, how many are paid for at most, and what comes.
+    ``schedules``: for each: what a period costs, how many are paid for at most, and what comes.
     """
     numbers, refused = [0 for _ in schedules], [False for _ in schedules]
     runs = [(at, index) for index, (_, _, schedule) in enumerate(schedules) for _, at in schedule.periods]
@@ -149,10 +146,7 @@ def paid_together(left: Fraction, schedules: Sequence[tuple[Fraction, int, Comin
 def foretold(spec: ReleaseSpec, runs: Coming, *, pays_for: int, terms: Terms) -> Foretold:
     """Say what becomes of a schedule.
 
-    Parameters
-    ----------
-    pays_for
-        How many of them the account pays for.
+    ``pays_for``: how many of them the account pays for.
     """
     from tabularium.ledger.review import DELTA, composed
 
@@ -173,8 +167,6 @@ def foretold(spec: ReleaseSpec, runs: Coming, *, pays_for: int, terms: Terms) ->
 def schedules_of(home: Home) -> list[tuple[str, str, tuple[str, str, str]]]:
     """Return the schedules that make periods, of the deployments of a home.
 
-    Returns
-    -------
     Product, spec file, and schedule as :func:`coming` takes it; none where no Prefect API is known.
 
     Raises

@@ -27,17 +27,14 @@ _SEND = "send-notification"
 def load_automations(client: SyncPrefectClient, file: Path, address: str) -> list[str]:
     """Make or update every automation of a file; its notifications go to ``address``.
 
+    Returns their names.
+
     Parameters
     ----------
     address
         ``https://…`` is called with a text as JSON; anything else is an address as Apprise writes it, such as
         ``mailtos://user:password@host?to=who``. It is kept by Prefect's server, encrypted, and nowhere else;
         empty for the one that is kept there.
-
-    Returns
-    -------
-    list
-        Their names.
 
     Raises
     ------

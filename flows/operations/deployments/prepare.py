@@ -36,10 +36,7 @@ NAME = "upkeep"
 class Upkeep:
     """A flow of :mod:`tabularium.flows.upkeep`, and when it runs.
 
-    Attributes
-    ----------
-    exports
-        Whether it takes the folder of exports.
+    ``exports``: whether it takes the folder of exports.
     """
 
     flow: str
@@ -61,14 +58,9 @@ def ensure(home: Home, export_to: Path | None = None, *, timezone: str = "UTC") 
 
     Call it inside :func:`tabularium.flows.operations.prefect_api.connected`.
 
-    Parameters
-    ----------
-    export_to
-        Where the ledger's exports go, best on another machine; None leaves what was said before.
+    ``export_to``: where the ledger's exports go, best on another machine; None leaves what was set before.
 
-    Returns
-    -------
-    The names of the deployments
+    Returns their names.
     """
     from prefect.client.orchestration import get_client
 
@@ -129,7 +121,7 @@ def prepare(home: Home, runs: int, export_to: Path | None) -> None:
     runs
         How many runs of the pool may be at work at once.
     export_to
-        Where the ledger's exports go; None leaves what was said before.
+        Where the ledger's exports go; None leaves what was set before.
     """
     from prefect.client.orchestration import get_client
 

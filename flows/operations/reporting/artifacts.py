@@ -58,7 +58,7 @@ def show_release(outcome: Outcome, home: Home) -> None:
 
 
 def release_markdown(folder: Path, certificate: Certificate, status: str, home: Home) -> str:
-    """Return what is said of a release as a whole."""
+    """Return the description of a release as a whole."""
     charge = certificate.ledger
     unit = "ρ" if charge.definition == "zcdp" else "ε"
     lines = [

@@ -93,7 +93,7 @@ def overdue(client: SyncPrefectClient, home: Home, now: datetime) -> list[Overdu
                     wanted.setdefault((deployment.name, period), late)
     if not wanted:
         return []
-    ended: set[tuple[str, str]] = set()  # withheld ones are never published, and an officer has said so
+    ended: set[tuple[str, str]] = set()  # withheld ones are never published, and an officer has decided so
     with Ledger.connect(home.ledger_url, make=False) as ledger:
         for account in ledger.accounts():
             charges = ledger.all_charges(account.name)

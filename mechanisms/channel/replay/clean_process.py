@@ -1,7 +1,7 @@
 """A process that has seen nothing: a fork of this one, in which one side of an audit is run.
 
 What one run lays by (in a cache, a class, a module) stays in its process. So two runs in two forks of the
-same process can know nothing of each other, and of the data only what they are told.
+same process can know nothing of each other, and of the data only what they are sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OPEN: set[CleanProcess] = set()
 
 
 class CleanProcess:
-    """A fork of this process that calls the functions it is told to, one after the other, until it is closed.
+    """A fork of this process that calls functions on request, one after the other, until it is closed.
 
     Functions and arguments are pickled, but for those in ``inherited``, which the fork has already: a
     mechanism whose class cannot be imported by its name can be audited too.
@@ -91,7 +91,7 @@ class CleanProcess:
 
 def _serve(requests: BinaryIO, replies: BinaryIO, inherited: tuple[Any, ...]) -> None:
     """Answer until there is nothing more to answer; never return."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks ends it
     try:
         while True:
             try:

@@ -1,6 +1,6 @@
 """The audit's channel: several runs on different data, forced to the same noisy outputs.
 
-A mechanism that meets randomness only through a channel is a sequence of draws, each of which may depend on
+A mechanism that meets randomness only through a channel is a sequence of draws, and each may depend on
 the data and on earlier outputs, and a function of the outputs. If, for the *same* outputs, all tables of one
 shape give the same sequence of events and the same result, then whatever the result reveals was paid for by
 the draws, and between two neighbours the privacy loss at those outputs is the sum of theirs. So the audit
@@ -8,7 +8,7 @@ the draws, and between two neighbours the privacy loss at those outputs is the s
 1. runs the mechanism on one table and records the outputs of its draws (drawn, or made up: any output that
    could ever come out must be within budget);
 2. runs it on the other table with the outputs forced to be the same ones, in another process;
-3. runs it, in a third process that is never told either table, on public ones: zeros, and large counts;
+3. runs it, in a third process that never gets either table, on public ones: zeros, and large counts;
 4. demands identical events, measurements, releases, warnings, log records and printed text from all of them,
    and adds up the loss of each draw from what was about to be measured in the first two.
 
@@ -266,7 +266,7 @@ def _recorded(
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Everything one run gave: measurement and release, or how it ended; and what it said.
+    """Everything one run gave: measurement and release, or how it ended; and what it printed.
 
     ``refused`` is the error (what, where, hint) of a mechanism that would not even begin.
     """

@@ -7,8 +7,8 @@ noisy counts only: post-processing, which costs nothing. The noisy counts stay i
 
 Neighbouring cells are averaged over boxes of a dyadic grid: over all recursive partitions into boxes at once,
 under a prior fitted to the noisy table (``mixture``; ``sparse``, where halves of boxes may be empty), or by
-setting to zero Haar coefficients that noise alone may give (``wavelet``). Form and strength are chosen by an
-unbiased estimate of the mean squared error (``scoring``). The sparse form alone does not keep the total: it
+setting to zero Haar coefficients that mere noise may give (``wavelet``). Form and strength are chosen by an
+unbiased estimate of the mean squared error (``scoring``). Only the sparse form does not keep the total: it
 must be asked for, and the noisy table decides whether it is taken (``forms.mostly_empty``).
 
 With ``workload="ranges"`` sums over boxes are measured too; for that, and why it is private, see

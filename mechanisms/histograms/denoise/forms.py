@@ -128,7 +128,7 @@ class Gaps(NamedTuple):
     ----------
     density, mean
         Shape (rows, kinds, points): of t, and E[u | t]; the last row stands for all larger boxes.
-    alone
+    noise_density
         Shape (rows, points): log density of noise.
     fine
         Points per unit of t.
@@ -138,7 +138,7 @@ class Gaps(NamedTuple):
 
     density: Floats
     mean: Floats
-    alone: Floats
+    noise_density: Floats
     fine: float
     unit: float
 
@@ -165,12 +165,12 @@ class Changes(NamedTuple):
 def _prior(flat: Floats, axes: Floats, weights: Floats, gaps: Gaps) -> Prior:
     """Return a prior in the form that the passes need."""
     classes, d = axes.shape
-    points = gaps.alone.shape[1]
+    points = gaps.noise_density.shape[1]
     ratio, kept = np.zeros((classes, points)), np.zeros((classes, points))
     go = np.zeros((classes, 1 << d, d))
     stop, slope = np.zeros(classes), np.zeros(classes)
     for c in range(classes):
-        row = min(c, gaps.alone.shape[0] - 1)
+        row = min(c, gaps.noise_density.shape[0] - 1)
         stop[c] = log(flat[c])
         most = 0.0
         for p in range(points):
@@ -179,7 +179,7 @@ def _prior(flat: Floats, axes: Floats, weights: Floats, gaps: Gaps) -> Prior:
                 share = weights[c, k] * gaps.density[row, k, p]
                 total += share
                 true += share * gaps.mean[row, k, p]
-            ratio[c, p] = log(total) - gaps.alone[row, p]
+            ratio[c, p] = log(total) - gaps.noise_density[row, p]
             most = max(most, min(true / total, p / gaps.fine))
             kept[c, p] = most * gaps.fine
         slope[c] = ratio[c, points - 1] - ratio[c, points - 2]
@@ -203,7 +203,7 @@ def _learned(
     splits = counts.splits
     flat, axes, fresh = np.zeros(classes), np.zeros((classes, d)), np.zeros(weights.shape)
     for c in range(classes):
-        row = min(c, gaps.alone.shape[0] - 1)
+        row = min(c, gaps.noise_density.shape[0] - 1)
         halved, left = 0.0, 0.0
         exposure = np.full(d, known.anchor)
         for free in range(1 << d):
@@ -271,7 +271,9 @@ def learn_each(
     tables, classes, d = means.shape[0], known.axes.shape[1], known.axes.shape[2]
     flat, axes = np.zeros((tables, classes)), np.zeros((tables, classes, d))
     weights = np.zeros((tables, classes, known.gaps.shape[2]))
-    counts = Counts(np.zeros((classes, 1 << d, d + 1)), np.zeros((classes, gaps.alone.shape[1])), np.zeros(0))
+    counts = Counts(
+        np.zeros((classes, 1 << d, d + 1)), np.zeros((classes, gaps.noise_density.shape[1])), np.zeros(0)
+    )
     for table in range(tables):
         own = known.flat[0], known.axes[0], known.gaps[0]
         for _ in range(passes):
@@ -297,7 +299,9 @@ def add_mixtures(
     ``moved`` (2, changes) the level of every cell to be changed, had it been measured higher, and lower.
     """
     classes, d = known.axes.shape[1], known.axes.shape[2]
-    counts = Counts(np.zeros((classes, 1 << d, d + 1)), np.zeros((classes, gaps.alone.shape[1])), np.zeros(0))
+    counts = Counts(
+        np.zeros((classes, 1 << d, d + 1)), np.zeros((classes, gaps.noise_density.shape[1])), np.zeros(0)
+    )
     before = _prior(known.flat[0], known.axes[0], known.gaps[0], gaps)
     for table in range(means.shape[0]):
         own = min(table, known.flat.shape[0] - 1)
@@ -335,7 +339,7 @@ def add_line_levels(
     higher: Floats,
     lower: Floats,
 ) -> None:
-    """Add the levels of some cells, had each alone been measured higher, or lower, by its step.
+    """Add the levels of some cells, had only that one been measured higher, or lower, by its step.
 
     ``boxes`` are of tables of one axis, ``cells`` (count, 2): table and place.
     """
@@ -476,7 +480,7 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Noisy tables, and how they are to be looked at; each row is denoised as if it were alone.
+    """Noisy tables, and how they are to be looked at; each row is denoised as if it were the only one.
 
     Attributes
     ----------

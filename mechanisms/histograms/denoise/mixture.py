@@ -401,7 +401,7 @@ def descend(  # noqa: PLR0912, PLR0915 - see above
 
     A halving moves the level of a half away from that of the whole by the part of the measured gap that is
     expected to be true, times the probability that this halving is come to. With ``sparse`` a box adds its
-    expected level as far as it is left flat: beside an empty half the level of the other is its own mean.
+    expected level as far as it is left flat: next to an empty half the level of the other is its own mean.
     ``counts`` is added to.
     """
     first, strides, left_of, right_of = boxes.first, boxes.strides, boxes.left, boxes.right
@@ -496,7 +496,7 @@ def perturbed_levels(  # noqa: PLR0912, PLR0915 - see above
     cells: Integers,
     changes: Floats,
 ) -> Floats:
-    """Return what the level of each of some cells would be, had that cell alone been measured differently.
+    """Return what the level of each of some cells would be, had only that cell been measured differently.
 
     A change of one cell touches the (log n)^d boxes around it only: their evidence is computed afresh.
 

@@ -3,7 +3,7 @@
 The gap between two halves of a box, in standard deviations of its own noise, is t = u + noise. The true gap u
 has a mixture of normal distributions around 0 with fixed spreads (one of them 0), and a Cauchy distribution
 for large gaps. The weights, the probability that a box is flat or has an empty half, and the axis along which
-it is halved depend on the size of the box alone. They are learned by expectation maximisation, and held near
+it is halved depend only on the size of the box. They are learned by expectation maximisation, and held near
 their starting values by the weight of a few boxes. The noise has its exact law, a sum of Laplace variables,
 up to 64 cells; from there on, and for Gaussian noise, it is normal.
 
@@ -82,10 +82,10 @@ class TreePrior:
     def tables(self, noise: Noise, inflation: Floats) -> tuple[Prior, Sparse | None]:
         """Return the prior in the form that the kernels need."""
         classes, d = self.axes.shape
-        density, mean, alone = (table[_rows(classes)] for table in gap_densities(noise.family))
+        density, mean, noise_density = (table[_rows(classes)] for table in gap_densities(noise.family))
         weighted = density * self.gaps[:, :, None]
         total = weighted.sum(axis=1)
-        ratio = np.log(total) - alone
+        ratio = np.log(total) - noise_density
         kept = np.clip((weighted * mean).sum(axis=1) / total, 0, _points())
         kept = np.maximum.accumulate(kept, axis=1) * DENSITY
         prior = Prior(
@@ -99,9 +99,9 @@ class TreePrior:
         if self.empty is None:
             return prior, None
         return prior, Sparse(
-            apart=ratio + alone + np.log1p(-self.empty)[:, None],
-            alike=alone,
-            fall=alone[:, -2] - alone[:, -1],
+            apart=ratio + noise_density + np.log1p(-self.empty)[:, None],
+            alike=noise_density,
+            fall=noise_density[:, -2] - noise_density[:, -1],
             empty=np.log(self.empty) - _EITHER,
             whole=np.log(density[:, -1]),
             inflation=inflation,
@@ -169,13 +169,13 @@ def gap_densities(family: str) -> tuple[Floats, Floats, Floats]:
     grid = np.arange(-_NOISE_REACH * DENSITY, _NOISE_REACH * DENSITY + 1) / DENSITY
     wide = np.arange(-(_NOISE_REACH + REACH) * DENSITY, (_NOISE_REACH + REACH) * DENSITY + 1) / DENSITY
     density = np.zeros((_NORMAL_FROM + 1, KINDS, POINTS))
-    mean, alone = np.zeros_like(density), np.zeros((_NORMAL_FROM + 1, POINTS))
+    mean, noise_density = np.zeros_like(density), np.zeros((_NORMAL_FROM + 1, POINTS))
     for kind in range(_NORMAL_FROM + 1):
         cells = 1 << kind
         log_density = sum_of_laplaces if family == "laplace" and kind < _NORMAL_FROM else _normal
-        alone[kind] = log_density(_points(), cells)
+        noise_density[kind] = log_density(_points(), cells)
         noise = np.exp(log_density(grid, cells)) / DENSITY
-        density[kind, 0] = np.exp(alone[kind])
+        density[kind, 0] = np.exp(noise_density[kind])
         for number, spread in enumerate((*SPREADS[1:], None), 1):
             if spread is None:
                 prior = 1 / (pi * HEAVY * (1 + (wide / HEAVY) ** 2))
@@ -183,7 +183,7 @@ def gap_densities(family: str) -> tuple[Floats, Floats, Floats]:
                 prior = np.exp(_normal(wide / spread, 1)) / spread
             density[kind, number] = np.convolve(prior, noise, "valid")[-POINTS:]
             mean[kind, number] = np.convolve(prior * wide, noise, "valid")[-POINTS:] / density[kind, number]
-    return density, mean, alone
+    return density, mean, noise_density
 
 
 def _normal(t: Floats, cells: int) -> Floats:

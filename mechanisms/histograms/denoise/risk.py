@@ -51,7 +51,7 @@ class Probes:
     def of(cls, tables: Floats, layout: Layout, noise: Noise, shifts: int) -> Probes:
         """Return probes of ``tables`` (rows, tables, sides...), always the same.
 
-        Fewer where each is a lot of work; which cells of a row they fall on is told by that row alone.
+        Fewer where each is a lot of work; only a row itself decides which of its cells they fall on.
         """
         around = prod(ceil(log2(side)) + 2 for side in layout.sides)
         affordable = _EFFORT // (shifts * around * max(1, len(layout.sides)))

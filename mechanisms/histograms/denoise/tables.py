@@ -145,7 +145,7 @@ def _denoised(
 def _summary(
     task: Task, best: Scored, row: int, more: float, optimism: float, candidates: list[Scored]
 ) -> Denoised:
-    """Return the best estimate of a row, its optimism mended: by ``more``, and by that of the trial."""
+    """Return the best estimate of a row, its optimism corrected: by ``more``, and by that of the trial."""
     diagnostics: dict[str, Any] = {
         "scale": task.noise.scale,
         "form": best.form,
@@ -365,7 +365,7 @@ def _moves(estimate: Estimate, task: Task, reduction: Floats, sign: Sign) -> Flo
 def errors_by_level(one: Scored, task: Task, row: int) -> list[dict[str, float]]:
     """Return the estimated errors of cells of different levels, apart: the highest are wrong by most.
 
-    Cells are told apart at a quarter, one and four standard deviations of the noise. Of a form that needs no
+    Cells are split at a quarter, one and four standard deviations of the noise. Of a form that needs no
     probes it is not known.
 
     Returns

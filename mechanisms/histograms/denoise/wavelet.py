@@ -1,7 +1,7 @@
 """Translation-invariant Haar shrinkage of a table, and how it correlates with the noise.
 
 Two neighbouring boxes of equal shape are replaced by their mean and half their difference, wherever they lie;
-differences that noise alone may well give are set to zero (hard thresholds). On the way back a box's mean is
+differences that mere noise may well give are set to zero (hard thresholds). On the way back a box's mean is
 rebuilt from every pair that it is part of, and the results are averaged. No box reaches across an edge. An
 estimate of E[Z·f] comes with it, on the same way back with plus signs throughout.
 

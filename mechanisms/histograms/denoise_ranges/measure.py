@@ -249,10 +249,10 @@ def _moves(shares: Floats, level: int, step: float) -> list[Floats]:
         other = shares.copy()
         other[level] = value
         result.append(other)
-    for beside in (level - 1, level + 1):
-        if own > 0 and 0 <= beside < shares.size:
+    for neighbour in (level - 1, level + 1):
+        if own > 0 and 0 <= neighbour < shares.size:
             other = shares.copy()
-            other[beside] += own
+            other[neighbour] += own
             other[level] = 0
             result.append(other)
     return result

@@ -86,9 +86,9 @@ class SplitTree:
             opens[1:] = halves[1:] != halves[:-1]
             begin = np.flatnonzero(opens)
             end = np.append(begin[1:], codes.size)
-            alone, odd = end - begin == 1, codes[begin] & 1 == 1
+            single, odd = end - begin == 1, codes[begin] & 1 == 1
             firsts.append(np.where(odd, codes.size, begin))
-            seconds.append(np.where(odd, begin, np.where(alone, codes.size, begin + 1)))
+            seconds.append(np.where(odd, begin, np.where(single, codes.size, begin + 1)))
             sizes.append(np.add.reduceat(sizes[-1], begin))
             starts.append(starts[-1][begin])
             codes = halves[begin]
@@ -204,8 +204,8 @@ def _joined_halves(
     spread = variances[first] + variances[second]
     contrasts = (1 - share) * sums[first] - share * sums[second]
     noises = (1 - share) ** 2 * variances[first] + share**2 * variances[second]
-    alone = (share == 0) | (share == 1)
-    contrasts[alone], noises[alone] = 0.0, inf
+    single = (share == 0) | (share == 1)
+    contrasts[single], noises[single] = 0.0, inf
     return together, spread, contrasts, noises
 
 
@@ -249,7 +249,7 @@ def smoothed(tree: SplitTree, lowest: int, levels: list[Level], total: float) ->
 
     Whether a half is empty is judged by its box's sum as it was rebuilt, smoother than the noisy one. Around
     a few peaks in a void that is not good enough, as a little that is left over in so many boxes spoils all
-    sums there: the noisy sums alone judge, and a half that may well be empty gets nothing.
+    sums there: only the noisy sums judge, and a half that may well be empty gets nothing.
     """
     params = [_LevelParams() for _ in levels]
     for param, level in zip(params, levels, strict=True):
@@ -271,7 +271,7 @@ def smoothed(tree: SplitTree, lowest: int, levels: list[Level], total: float) ->
 
 
 def few_peaks(sums: Floats, variance: float) -> bool:
-    """Return whether nearly all boxes come out empty beside their noise, and most records are in peaks."""
+    """Return whether nearly all boxes come out empty below their noise, and most records are in peaks."""
     noise = variance**0.5
     void = (sums < _NOTHING * noise).mean()
     peaks = sums[sums > _PEAK * noise].sum()

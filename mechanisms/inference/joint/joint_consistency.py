@@ -567,18 +567,18 @@ class JointSystem:
         }
 
     def simulated_errors(self, rng: np.random.Generator) -> tuple[Tables, Tables]:
-        """Draw synthetic measurement errors; return the errors of the estimates alone and together."""
-        alone = {}
+        """Draw synthetic measurement errors; return the errors of separate and joint estimates."""
+        separate = {}
         for name, frame in self.table_set.tables.items():
             variances = self.finite[name]
             deviation = np.sqrt(np.where(np.isinf(variances), 0.0, variances))
             errors = deviation * rng.standard_normal(frame.shape)
-            alone[name] = consistency(frame.tree, errors, variances).values
-        together = {name: table.copy() for name, table in alone.items()}
+            separate[name] = consistency(frame.tree, errors, variances).values
+        together = {name: table.copy() for name, table in separate.items()}
         self.relative = ROUGH
         self.enforce_agreement(together, rounds=1)
         self.relative = RELATIVE
-        return alone, together
+        return separate, together
 
     def _solve(self, values: Mapping[str, Floats], start: Tables | None) -> Tables:
         guess, tables = {}, {}
@@ -702,14 +702,14 @@ def exact_variances(joint: JointSystem) -> dict[str, Floats]:
 def estimated_variances(joint: JointSystem, probes: int) -> dict[str, Floats]:
     """Return estimates of the variances (nodes, cells) from ``probes`` draws of pure noise."""
     rng = generator(2)
-    alone = _stacked(joint, joint.own_variances())
-    together, apart = np.zeros_like(alone), np.zeros_like(alone)
+    separate = _stacked(joint, joint.own_variances())
+    together, apart = np.zeros_like(separate), np.zeros_like(separate)
     for _ in range(probes):
         before, after = (_stacked(joint, errors) for errors in joint.simulated_errors(rng))
         together, apart = together + after**2 / probes, apart + (before - after) ** 2 / probes
-    less = alone - apart
-    best = np.where(less > alone / 2, less, together)
-    return _unstacked(joint, np.minimum(best, alone))
+    less = separate - apart
+    best = np.where(less > separate / 2, less, together)
+    return _unstacked(joint, np.minimum(best, separate))
 
 
 def _unmeasured_columns(joint: JointSystem, halves: Floats) -> tuple[Floats, Indices]:

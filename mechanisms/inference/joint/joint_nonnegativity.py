@@ -90,7 +90,7 @@ def joint_nonnegativity(table_set: TableSet, estimates: Mapping[str, Estimate]) 
 
     Notes
     -----
-    One table alone is left to ``nonnegativity``. Otherwise time is about linear in the number of cells, with
+    A single table is left to ``nonnegativity``. Otherwise time is about linear in the number of cells, with
     some twenty sparse factorisations for every depth of a table that shares a marginal along its hierarchy.
 
     Examples
@@ -298,7 +298,7 @@ def project(
     system, sums
         (conditions, numbers) with entries 1 and -1, and (conditions,).
     disjoint
-        (conditions,) True for as many conditions as possible of which no two share a number.
+        (conditions,) True for as many conditions as possible no two sharing a number.
     size
         The largest number that the sums are differences of: they are no better than its last digits.
 
@@ -532,7 +532,7 @@ class _InteriorPoint:
 
 
 def _polished(problem: _Problem, search: _InteriorPoint) -> Floats:
-    """Solve for the positive numbers alone, which ends the search exactly; where that fails, leave it."""
+    """Solve for only the positive numbers, which ends the search exactly; where that fails, leave it."""
     positive = search.x > problem.weights * search.s
     active = np.where(positive, problem.weights, 0.0)
     solve = problem.solver(active)

@@ -62,7 +62,7 @@ class Rounded:
     violations: tuple[Violation, ...]
 
     def diagnostics(self) -> dict[str, object]:
-        """Return how many violations of which kind there are, and all by name, as JSON-able values."""
+        """Return how many violations of each kind there are, and all by name, as JSON-able values."""
         kinds = [violation.kind for violation in self.violations]
         return {
             "violations": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
@@ -73,11 +73,8 @@ class Rounded:
 def joint_rounding(table_set: TableSet, estimates: Mapping[str, Estimate]) -> Rounded:
     """Return whole numbers for all tables, and what they violate.
 
-    Parameters
-    ----------
-    estimates
-        Table name to the estimate that ``joint_consistency`` or ``joint_nonnegativity`` returned. A cell of
-        variance 0 whose value is whole is kept.
+    ``estimates``: table name to the estimate that ``joint_consistency`` or ``joint_nonnegativity`` returned.
+    A cell of variance 0 whose value is whole is kept.
 
     Raises
     ------
@@ -87,7 +84,7 @@ def joint_rounding(table_set: TableSet, estimates: Mapping[str, Estimate]) -> Ro
 
     Notes
     -----
-    One table alone is left to ``rounding``. Numbers that are not negative stay so.
+    A single table is left to ``rounding``. Numbers that are not negative stay so.
 
     Examples
     --------
@@ -265,7 +262,7 @@ INTEGRAL = 1e-6
 BATCH = 4000
 """Numbers per linear program: connected parts are put together up to this many."""
 NODES = 500
-"""Branch and bound nodes for a part whose fractional numbers alone cannot meet the sums."""
+"""Branch and bound nodes for a part whose fractional numbers by themselves cannot meet the sums."""
 LARGE = 3000
 """Numbers of a part beyond which it is not searched as a whole."""
 

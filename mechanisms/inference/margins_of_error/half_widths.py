@@ -1,7 +1,7 @@
 """Half-widths of intervals around a published number, from the variance of its noise.
 
 A released value is the true value plus a weighted sum of independent discrete Laplace errors. Its
-distribution lies between two extremes of the same variance V: one error alone (Laplace, heavy tails) and very
+distribution lies between two extremes of the same variance V: a single error (Laplace, heavy tails) and very
 many (normal). The half-width is the larger of the two quantiles, for a level 1 - a:
 
     max( z_{1 - a/2} * sqrt(V),  ln(1/a) * sqrt(V / 2) ),
@@ -73,11 +73,11 @@ def margins(
     if whole:
         widths = np.ceil(widths)
     if scale is not None:
-        alone = np.isclose(given, laplace_variance(scale), rtol=1e-9, atol=0.0)
-        widths = np.where(alone, float(laplace_margin(scale, level)), widths)
+        single = np.isclose(given, laplace_variance(scale), rtol=1e-9, atol=0.0)
+        widths = np.where(single, float(laplace_margin(scale, level)), widths)
     if sigma is not None:
-        alone = np.isclose(given, gaussian_variance(sigma**2), rtol=1e-6, atol=0.0)
-        widths = np.where(alone, gaussian_margin(sigma, level), widths)
+        single = np.isclose(given, gaussian_variance(sigma**2), rtol=1e-6, atol=0.0)
+        widths = np.where(single, gaussian_margin(sigma, level), widths)
     return widths
 
 

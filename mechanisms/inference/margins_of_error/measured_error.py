@@ -4,7 +4,7 @@ T = Σ min(|x - r|, cap) over the cells, x the true counts and r the released nu
 
 *Privacy.* r comes from measurements that have been paid for, so it is fixed here; one record changes one x by
 1, hence T by 1 at most (a cap, and a cap on the sum, only bring numbers nearer to each other). T is computed
-exactly, in whole 1/256ths. Large tables have such a sum for each class of released size, read from r alone: a
+exactly, in whole 1/256ths. Large tables have such a sum for each class of released size, read only from r: a
 record is in one cell, hence in one class, so all sums together cost what one of them costs.
 
 *What it says.* A one-sided bound of 95 % on the mean absolute error becomes a mean squared error as if errors
@@ -68,7 +68,7 @@ def total_error(counts: Integers, released: NDArray[Any]) -> int:
 def error_classes(released: NDArray[Any]) -> Integers:
     """Return the class of every cell, flat: 0 for the smallest released numbers.
 
-    From the top, classes have 256, 512, 1024, ... cells and whoever shares the last one's number; what is
+    From the top, classes have 256, 512, 1024, ... cells and any that shares the last one's number; what is
     left when no two more fit is class 0. A table of fewer than 768 cells is one class.
 
     Examples

@@ -46,7 +46,7 @@ class Part:
 
     @classmethod
     def of(cls, tree: Hierarchy, chances: Floats) -> Part:
-        """Keep the roots and what hangs below them by opened nodes alone.
+        """Keep the roots and what hangs below them only by opened nodes.
 
         ``chances``: (nodes,) of each opened node to be opened when it is kept; 0 for all others.
         """

@@ -9,7 +9,7 @@ a weighted sum of noisy numbers whose variance is known, whatever is in the cell
 bins that L rules out on either side at the stated level. Of K levels of ⌈bins^(1/K)⌉ children, L has about
 the variance K³·b/4 (K²·b under zCDP): the K that makes K³·b smallest is taken, for all tables of one grid.
 
-A *choice* (``quantile_choices``) is drawn by the exponential mechanism, with sums beside it.
+A *choice* (``quantile_choices``) is drawn by the exponential mechanism, with sums next to it.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _excess(bins: Floats, rank: Fraction) -> Floats:
     return np.asarray(np.cumsum(bins, axis=-1) - float(rank) * bins.sum(axis=-1, keepdims=True))
 
 
-PARTS_BESIDE = 2
+NUMBERS_BEFORE_SUMS = 2
 """The numbers of a row before its sums: position and rate."""
 _OF_CHOICE = 0.2
 _LEAST_LEVEL = 0.8
@@ -177,5 +177,8 @@ def chosen_interval(rows: Floats, variances: Floats, bins: int, level: float) ->
             result = np.where(least < known, far[j], result)
         return result
 
-    up, down = rows[..., PARTS_BESIDE : PARTS_BESIDE + count], rows[..., PARTS_BESIDE + count :]
+    up, down = (
+        rows[..., NUMBERS_BEFORE_SUMS : NUMBERS_BEFORE_SUMS + count],
+        rows[..., NUMBERS_BEFORE_SUMS + count :],
+    )
     return np.maximum(at - reach(down), 0.0), np.minimum(at + reach(up), bins - 1.0)

@@ -190,7 +190,7 @@ class Shown:
 
 
 def chance_if_empty(records: Floats, variances: Floats) -> Floats:
-    """Return a bound of the probability that noise alone reaches ``records``, where that is above zero."""
+    """Return a bound of the probability that mere noise reaches ``records``, where that is above zero."""
     known = variances <= 0
     spread = np.where(known | np.isinf(variances), 1.0, variances)
     above = np.maximum(records, 0.0)

@@ -55,7 +55,7 @@ class Made:
     nodes
         (kept,) the nodes that they are of, ascending; None for all.
     weights
-        (kept,) how many nodes of the release each one stands for; None for itself alone.
+        (kept,) how many nodes of the release each one stands for; None for only itself.
     """
 
     values: Floats
@@ -70,7 +70,7 @@ class Made:
 
 
 class Rows(Protocol):
-    """(nodes, cells) numbers of which some rows are asked for at a time."""
+    """(nodes, cells) numbers, asked for a few rows at a time."""
 
     def __getitem__(self, nodes: Any, /) -> Floats:
         """Return the rows of some nodes."""

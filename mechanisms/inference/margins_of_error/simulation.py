@@ -1,4 +1,4 @@
-"""Margins by simulation: what non-negativity and rounding do to errors, learnt from the release alone.
+"""Margins by simulation: what non-negativity and rounding do to errors, learnt only from the release.
 
 The release is taken for the truth, measured again, finished again, and compared with what it was made from.
 This costs no budget: nothing is looked at but what is published. Errors are pooled over cells of like kind
@@ -10,7 +10,7 @@ larger of
     z·(root mean squared simulated error), z the normal quantile of the level,
 
 the second since nearly all cells of the assumed truth are empty where noise is large, while sums keep the
-mean square. Beyond four standard deviations the first alone decides. Shares hold over the cells of a class,
+mean square. Beyond four standard deviations only the first decides. Shares hold over the cells of a class,
 not for each by itself nor by true size: docs/explanation/margins-of-error.md.
 """
 
@@ -168,7 +168,7 @@ REACH = 16
 """Errors are counted in ``BINS`` steps; at least up to ``REACH`` standard deviations."""
 
 MOST = 64
-"""Strata that are told apart, if variances of a finer grid would make more of them."""
+"""Strata that are distinguished, if variances of a finer grid would make more of them."""
 
 FINE, COARSE = 200, 100
 """Fewest simulated errors of a class that are relied on: with its families apart, and pooled."""
@@ -292,7 +292,7 @@ class Pool:
     def look_up(self, widths: Floats, made: Made, fallback: Rows, out: Floats | None = None) -> Floats:
         """Return the half-width of every cell of a release, in ``out`` if there is one.
 
-        ``fallback``: half-widths of the table, by node, for classes of which too little is known.
+        ``fallback``: half-widths of the table, by node, for classes about which too little is known.
         """
         half = np.empty(made.values.shape) if out is None else out
         for rows, nodes in made.strips():
@@ -316,8 +316,8 @@ class Pool:
         above = np.maximum(parents, 0)
         members = self._members[above if made.nodes is None else made.nodes[above]]
         means: Floats = made.values[above] / members
-        alone = parents < 0
-        means[alone] = made.values[rows][alone].mean(axis=1, keepdims=True)
+        roots = parents < 0
+        means[roots] = made.values[rows][roots].mean(axis=1, keepdims=True)
         return means
 
 

@@ -31,7 +31,7 @@ from tabularium.tasks.publish.frames import QUALITY, Shape, WriteRows, crossed
 from tabularium.tasks.publish.published_tables import PublishedTable
 from tabularium.validations.domains.domains import HierarchyDomain
 from tabularium.validations.public_files import Unreadable
-from tabularium.validations.release_spec.checks.table_checks import table_rows
+from tabularium.validations.release_spec.checks.table_checks import published_sizes
 from tabularium.validations.release_spec.load import Loaded
 from tabularium.validations.release_spec.partial_spec import PartialSpec
 from tabularium.validations.release_spec.publication_formats import FileKind
@@ -54,17 +54,11 @@ class JsonStat(TableFormat):
 
     def check(self, partial: PartialSpec) -> None:
         """Check that no table has more numbers than programs can read at once."""
-        added_up = partial.postprocessing is None or partial.postprocessing.consistency
-        for index, table in partial.tables:
-            path = ("tables", index)
-            if all(name in partial.domains for name in table.dimensions) and partial.reads((*path, "levels")):
-                columns = 2 + 2 * len(table.measures)
-                numbers = columns * table_rows(table, partial.domains, added_up=added_up)
-                if numbers > MOST_NUMBERS:
-                    what = f"has {numbers} numbers, and a JSON-stat file holds {MOST_NUMBERS}"
-                    partial.add(
-                        path, what, "take jsonstat out of publication.formats, or cross fewer columns"
-                    )
+        for path, table, rows in published_sizes(partial):
+            numbers = rows * (2 + 2 * len(table.measures))
+            if numbers > MOST_NUMBERS:
+                what = f"has {numbers} numbers, and a JSON-stat file holds {MOST_NUMBERS}"
+                partial.add(path, what, "take jsonstat out of publication.formats, or cross fewer columns")
 
     @contextmanager
     def writer(self, loaded: Loaded, name: str, table: PublishedTable, folder: Path) -> Iterator[WriteRows]:
@@ -101,7 +95,7 @@ class JsonStat(TableFormat):
 
     def shape(self, shape: Shape) -> Shape:
         """Return codes, without levels and labels, which follow from them."""
-        return shape.codes_alone()
+        return shape.only_codes()
 
     def read(
         self,

@@ -97,7 +97,7 @@ class Px(TableFormat):
 
     def shape(self, shape: Shape) -> Shape:
         """Return codes, without levels and labels, which follow from them."""
-        return shape.codes_alone()
+        return shape.only_codes()
 
     def read(
         self,

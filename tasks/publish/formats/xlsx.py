@@ -31,7 +31,7 @@ from tabularium.tasks.publish.formats.base import TableFormat, Tables
 from tabularium.tasks.publish.frames import Shape
 from tabularium.tasks.publish.published_tables import PublishedTable
 from tabularium.validations.public_files import MIB, Unreadable, open_plain
-from tabularium.validations.release_spec.checks.table_checks import table_rows
+from tabularium.validations.release_spec.checks.table_checks import published_sizes
 from tabularium.validations.release_spec.load import Loaded
 from tabularium.validations.release_spec.partial_spec import PartialSpec
 from tabularium.validations.release_spec.publication_formats import FileKind
@@ -74,14 +74,10 @@ class Xlsx(TableFormat):
 
     def check(self, partial: PartialSpec) -> None:
         """Check that every table fits a sheet."""
-        added_up = partial.postprocessing is None or partial.postprocessing.consistency
-        for index, table in partial.tables:
-            path = ("tables", index)
-            if all(name in partial.domains for name in table.dimensions) and partial.reads((*path, "levels")):
-                rows = table_rows(table, partial.domains, added_up=added_up)
-                if rows > SHEET_ROWS:
-                    what = f"has {rows} rows, and a sheet of a workbook holds {SHEET_ROWS} below its header"
-                    partial.add(path, what, "take xlsx out of publication.formats, or cross fewer columns")
+        for path, _, rows in published_sizes(partial):
+            if rows > SHEET_ROWS:
+                what = f"has {rows} rows, and a sheet of a workbook holds {SHEET_ROWS} below its header"
+                partial.add(path, what, "take xlsx out of publication.formats, or cross fewer columns")
 
     def finish(self, loaded: Loaded, tables: Tables, folder: Path) -> None:
         """Write ``tables.xlsx``.

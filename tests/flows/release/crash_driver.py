@@ -49,10 +49,10 @@ from tests.flows.release.slab_scene import PARTS, small_memory, write_slab_scene
 # Two things compute in memory, leave nothing that a kill could spoil, and yet take most of a small run's time.
 # They are tested elsewhere: here every rule of Great Expectations passes, and margins are simulated with
 # as few replicates as a large release has.
-assert callable(suites.run_suite) and callable(release_chain.suites_beside)
+assert callable(suites.run_suite) and callable(release_chain.suites_apart)
 assert margins.replicates(1) > 8
 suites.run_suite = lambda _name, _numbers, expected: ([True] * len(expected), "{}")
-release_chain.suites_beside = nullcontext
+release_chain.suites_apart = nullcontext
 margins.replicates = lambda _cells: 8
 
 

@@ -22,7 +22,7 @@ def write_examples(folder: Path, rows: int = ROWS) -> list[Path]:
     for kind, made in KINDS.items():
         if made.example:
             files = write_sample(kind, rows, folder / f"{made.example}.csv", meshblocks=ROWS // 100)
-            for data in (files.data, *files.beside.values()):
+            for data in (files.data, *files.others.values()):
                 data.unlink()
             text = files.spec.read_text(encoding="utf-8")
             files.spec.write_text(text.replace(files.data.name, f"{made.example}.parquet"), encoding="utf-8")

@@ -208,7 +208,7 @@ def test_of_the_other_file_no_row_is_left_over() -> None:
 
 def test_both_files_end_together(tmp_path: Any) -> None:
     files = write_sample("households", 5001, tmp_path / "p.csv", meshblocks=40)
-    persons, homes = pd.read_csv(files.data), pd.read_csv(files.beside["households"])
+    persons, homes = pd.read_csv(files.data), pd.read_csv(files.others["households"])
     assert len(persons) == 5001
     assert homes["household_id"].tolist() == list(range(1, persons["household_id"].max() + 1))
     kept = pq.read_table(

@@ -176,7 +176,7 @@ def test_an_example_is_written_for_the_files_beside_it(tmp_path: Path, kind: str
         files.data,
         files.spec,
         *files.code_lists.values(),
-        *files.beside.values(),
+        *files.others.values(),
     }
 
 

@@ -18,7 +18,7 @@ from tabularium.mechanisms.histograms.kd_boxes import (
     grow_tree,
     line_sums,
 )
-from tabularium.mechanisms.histograms.kd_tree import combined, estimated_risk, second_alone
+from tabularium.mechanisms.histograms.kd_tree import combined, estimated_risk, second_only
 from tabularium.mechanisms.noise.synthetic import generator
 
 Box = tuple[tuple[int, int], ...]
@@ -223,7 +223,7 @@ def test_few_parts_of_a_size_are_left_as_phase_two_measured_them() -> None:
     made = combined(sizes, before, fresh, (2.0, 2.0))
     assert made.sums.tolist() == fresh.tolist()
     assert made.share.tolist() == [1, 1, 1, 1]
-    assert second_alone(sizes, before, fresh, (2.0, 2.0)).means.tolist() == [1, 2, 3, 1]
+    assert second_only(sizes, before, fresh, (2.0, 2.0)).means.tolist() == [1, 2, 3, 1]
 
 
 def test_weights_by_hand() -> None:
@@ -253,7 +253,7 @@ def test_both_phases_are_better_than_one_and_a_biased_first_phase_does_no_harm()
         assert np.mean(errors) < within_of_best * 9 * spread / (9 + spread) * 1.05
 
 
-@pytest.mark.parametrize("uses", [combined, second_alone], ids=lambda uses: uses.__name__)
+@pytest.mark.parametrize("uses", [combined, second_only], ids=lambda uses: uses.__name__)
 def test_the_risk_is_right_on_average_even_where_parts_are_chosen_by_the_first_phase(uses: Any) -> None:
     """Pairs of cells are kept apart where phase one sees them apart. Normal noise, for which it is unbiased.
 

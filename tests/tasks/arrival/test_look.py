@@ -234,7 +234,7 @@ def test_a_database_from_before_refusals_had_a_kind_is_read_and_goes_on(tmp_path
     home, inbox = write_inbox(tmp_path)
     write_drop(inbox)
     finish(home, only(home, inbox), "refused")
-    file = home.beside_ledger / "arrivals.db"
+    file = home.ledger_folder / "arrivals.db"
     with closing(sqlite3.connect(file)) as old:
         for column in ("refusal", "run"):
             old.execute(f"ALTER TABLE arrivals DROP COLUMN {column}")

@@ -15,12 +15,12 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import os, sys
 from tabularium.validations.suites.expectations import Bound, Same, check_suite
-from tabularium.validations.suites.expectations import _process, suites_beside
+from tabularium.validations.suites.expectations import _process, suites_apart
 from tabularium.mechanisms.errors import InternalError
 
 numbers = {"rows": [3, None], "total": [7, 7]}
 suite = [Bound("some", "rows", 1, 2), Bound("few", "rows", None, 9), Same("equal", "total")]
-with suites_beside():
+with suites_apart():
     print([result.passed for result in check_suite("s", numbers, suite)])
     print([result.passed for result in check_suite("s", {"rows": [1], "total": [7]}, suite)])
     try:
@@ -59,8 +59,8 @@ def test_verdicts_and_failures_of_the_process_are_those_of_the_library() -> None
 def test_the_process_ends_with_the_one_that_started_it() -> None:
     program = (
         "import os, time\n"
-        "from tabularium.validations.suites.expectations import _process, suites_beside\n"
-        "with suites_beside():\n"
+        "from tabularium.validations.suites.expectations import _process, suites_apart\n"
+        "with suites_apart():\n"
         "    print(_process.get().pid, flush=True)\n"
         "    time.sleep(600)\n"
     )

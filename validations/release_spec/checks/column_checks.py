@@ -420,7 +420,7 @@ def _check_cases(partial: PartialSpec, path: Path, column: Column, domain: Domai
 
 
 def _tests_cases(partial: PartialSpec, path: Path, when: str) -> bool:
-    """Whether a case reads, but for a column that is made by cases itself, which is said then."""
+    """Whether a case reads, but for a column that is made by cases itself, which is reported then."""
     try:
         about = universe_of(when, partial.domains).about
     except InputError:

@@ -85,10 +85,7 @@ def read_figures(
 ) -> KnownMarginal | None:
     """Read the numbers of an invariant, or of other public figures; note what is wrong with them.
 
-    Parameters
-    ----------
-    along
-        The dimension of it that stands at a level.
+    ``along``: the dimension of it that stands at a level.
     """
     if invariant.level is not None:
         levels = along.levels if along is not None else ()

@@ -32,7 +32,7 @@ Places = Callable[[str], FilePath | None]
 """Release id -> its folder; None where it is not found."""
 
 
-def published_beside(partial: PartialSpec, folder: FilePath) -> Places:
+def published_places(partial: PartialSpec, folder: FilePath) -> Places:
     """Return how releases of the spec's product are found where they are published."""
 
     def folder_of(release: str) -> FilePath | None:

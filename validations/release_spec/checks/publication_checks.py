@@ -167,7 +167,7 @@ def _check_level(partial: PartialSpec, path: Path, target: Target, table: TableE
         partial.add((*path, "level"), "no dimension of this table is a hierarchy", "remove level")
         return
     if any(level not in along.levels for level in measured):
-        return  # which has been said of the table
+        return  # which has been reported of the table
     deepest = max((along.levels.index(level) for level in measured), default=len(along.levels) - 1)
     shown = list(along.levels[: deepest + 1])
     if partial.postprocessing is not None and not partial.postprocessing.consistency:

@@ -132,10 +132,7 @@ def _check_measure_shares(partial: PartialSpec, path: Path, table: TableEntry) -
 def check_arrays(partial: PartialSpec, spec: ReleaseSpec, cells: Mapping[str, int]) -> None:
     """Check that the arrays of all measures fit into memory, and that their noise can be drawn.
 
-    Parameters
-    ----------
-    cells
-        Array -> its numbers, over all measured levels.
+    ``cells``: array -> its numbers, over all measured levels.
     """
     definition = spec.privacy.definition
     places = {table.name: index for index, table in enumerate(spec.tables)}
@@ -378,7 +375,16 @@ def level_cells(table: Table, domains: dict[str, Domain]) -> dict[str, int]:
     return {level: math.prod(shape) for level, shape in level_shapes(table, domains).items()}
 
 
-def table_rows(table: TableEntry, domains: dict[str, Domain], *, added_up: bool) -> int:
+def published_sizes(partial: PartialSpec) -> Iterator[tuple[Path, TableEntry, int]]:
+    """Yield each table that can be read: its path, itself, and its rows when it is published."""
+    added_up = partial.postprocessing is None or partial.postprocessing.consistency
+    for index, table in partial.tables:
+        path = ("tables", index)
+        if all(name in partial.domains for name in table.dimensions) and partial.reads((*path, "levels")):
+            yield path, table, _published_rows(table, partial.domains, added_up=added_up)
+
+
+def _published_rows(table: TableEntry, domains: dict[str, Domain], *, added_up: bool) -> int:
     """Return the rows of a published table: its cells at every node down to the deepest measured level.
 
     Where levels are not made to add up (``added_up``), only those that were measured are published.
@@ -420,10 +426,7 @@ def check_mechanism(
 ) -> None:
     """Check name, parameters and definition of a table's mechanism.
 
-    Parameters
-    ----------
-    definition
-        Of the spec; None where it does not read.
+    ``definition``: of the spec; None where it does not read.
     """
     from tabularium.mechanisms import MECHANISMS
 
@@ -626,10 +629,7 @@ def fits(cells: int) -> bool:
 def slabs(shape: tuple[int, ...]) -> Iterator[tuple[int, int]]:
     """Yield the slabs of a level, each as its first row and the one after its last.
 
-    Parameters
-    ----------
-    shape
-        In which the level is counted: its nodes first.
+    ``shape``: in which the level is counted: its nodes first.
     """
     step = max(1, SLAB // max(1, math.prod(shape[1:])))
     return ((first, min(first + step, shape[0])) for first in range(0, shape[0], step))

@@ -1,7 +1,7 @@
 """Quantiles by choice: one value of the grid is drawn by the exponential mechanism; no count is published.
 
-A record adds 1 to the cell of its value in a histogram of which nothing is released but the choice and sums
-beside it, which measure its margin.
+A record adds 1 to the cell of its value in a histogram, and nothing of it is released but the choice and sums
+next to it, which measure its margin.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import Field
 from tabularium.mechanisms.accounting import Definition
 from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.mechanisms.inference.margins_of_error.quantile_margins import (
-    PARTS_BESIDE,
+    NUMBERS_BEFORE_SUMS,
     chosen_interval,
     chosen_position,
 )
@@ -68,7 +68,7 @@ class ChosenQuantile(OfRank):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        return tuple(map(str, range(PARTS_BESIDE + 2 * reaches(self.bins))))
+        return tuple(map(str, range(NUMBERS_BEFORE_SUMS + 2 * reaches(self.bins))))
 
     @property
     def mechanism(self) -> tuple[str, dict[str, int | str]]:
@@ -94,8 +94,8 @@ class ChosenQuantile(OfRank):
         part, folds = self.noise_terms(loss, definition)
         scale = noise_scale(definition, part, self.sensitivities[group] * folds)
         curve = NoiseCurve(definition, float(self.heaviest))
-        beside = curve.precision(np.array([float(loss * self.margin_part)]))[0]
-        return Noise(1 / float(beside), {}, rate=1 / scale if scale else math.inf)
+        precision = curve.precision(np.array([float(loss * self.margin_part)]))[0]
+        return Noise(1 / float(precision), {}, rate=1 / scale if scale else math.inf)
 
     def estimate(self, numbers: Numbers) -> Floats:
         return self.bottom + float(self.step) * chosen_position(numbers.parts)

@@ -16,7 +16,6 @@ is used, so that every number has the error of one measurement.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -25,8 +24,8 @@ from pydantic import Field
 from tabularium.mechanisms.arrays import Floats, Integers
 from tabularium.validations.release_spec.measures.measure import (
     OF_SUM,
+    AddsOne,
     Answer,
-    Measure,
     Numbers,
     Problem,
     QualityRules,
@@ -34,7 +33,7 @@ from tabularium.validations.release_spec.measures.measure import (
 from tabularium.validations.release_spec.scalars import ColumnName
 
 
-class DistinctCount(Measure):
+class DistinctCount(AddsOne):
     """The number of different values of a column in every cell."""
 
     distinct: ColumnName = Field(
@@ -56,19 +55,6 @@ class DistinctCount(Measure):
     @property
     def in_words(self) -> str:
         return "distinct count"
-
-    @property
-    def grid(self) -> Fraction:
-        return Fraction(1)
-
-    @property
-    def bottoms(self) -> tuple[int, ...]:
-        """Nothing: what a record adds is 0 or 1."""
-        return (0,)
-
-    @property
-    def tops(self) -> tuple[int, ...]:
-        return (1,)
 
     def problems(self) -> Iterator[Problem]:
         if self.weight is not None:

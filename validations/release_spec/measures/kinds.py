@@ -1,4 +1,4 @@
-"""The kinds of measure: one class in one file each, told apart by the keys under which they are written."""
+"""The kinds of measure: one class in one file each, distinguished by their keys."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _class_at(path: str) -> type[Measure]:
 
 KINDS: tuple[type[Measure], ...] = tuple(map(_class_at, _PLACES))
 KEYS: tuple[str, ...] = tuple(dict.fromkeys(key for kind in KINDS for key in kind.keys))
-"""The keys by which kinds are told apart, in the order of the reference."""
+"""The keys by which kinds are distinguished, in the order of the reference."""
 TAGGED: dict[str, type[Measure]] = {f"[{kind.__name__}]": kind for kind in KINDS}
 """Kinds by the tags by which pydantic tells them apart; no key of a file."""
 

@@ -5,8 +5,8 @@ one record then adds to its array, by how much that changes the array, and what 
 one draw of noise with that sensitivity protects all of them. Kinds are listed in
 :mod:`tabularium.validations.release_spec.measures.kinds`; nothing else knows their names.
 
-Bounds may differ by groups, the values of another dimension of the table. A record is in a cell of one group
-alone, so that the cells of each group have the noise for its own bounds.
+Bounds may differ by groups, the values of another dimension of the table. A record is in a cell of only
+one group, so that the cells of each group have the noise for its own bounds.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Noise:
     ----------
     variance
         Variance of each, in steps, after tables and levels were made to agree.
-    alone
+    single
         Scale (discrete Laplace) or σ (Gaussian) where the number is a single measurement, by its name in
         :func:`~tabularium.mechanisms.inference.margins_of_error.half_widths.margins`.
     rate
@@ -94,7 +94,7 @@ class Noise:
     """
 
     variance: float
-    alone: dict[str, float]
+    single: dict[str, float]
     rate: float = math.inf
     over: float = 0.0
 
@@ -103,7 +103,7 @@ class Noise:
         return replace(
             self,
             variance=self.variance / times**2,
-            alone={name: size / times for name, size in self.alone.items()},
+            single={name: size / times for name, size in self.single.items()},
             rate=self.rate * times,
             over=self.over / times**2,
         )
@@ -215,7 +215,7 @@ class Measure(Part, ABC):
 
     @property
     def level_of(self) -> str | None:
-        """Of which kind of middle its published numbers tell: what bounds are proposed from."""
+        """The kind of middle that its published numbers give: what bounds are proposed from."""
         return None
 
     @property
@@ -311,7 +311,7 @@ class Measure(Part, ABC):
         return self
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with its fields, each of which reads well by itself."""
+        """Yield what is wrong with its fields, although each reads well by itself."""
         yield from ()
 
     # The array: what a record adds to it, and what protects that.
@@ -335,10 +335,7 @@ class Measure(Part, ABC):
     def change(self, low: int, width: int) -> int:
         """Return the most by which a record of weight 1 changes one level of the numbers of a group, in L1.
 
-        Parameters
-        ----------
-        low, width
-            The smallest value of the group and T, in steps.
+        ``low``, ``width``: the smallest value of the group and T, in steps.
         """
 
     @abstractmethod
@@ -556,3 +553,19 @@ class Measure(Part, ABC):
             }
             for code, bottom, top, most in groups
         ]
+
+
+class AddsOne(Measure, ABC):
+    """A measure to which a record adds 0 or 1."""
+
+    @property
+    def grid(self) -> Fraction:
+        return Fraction(1)
+
+    @property
+    def bottoms(self) -> tuple[int, ...]:
+        return (0,)
+
+    @property
+    def tops(self) -> tuple[int, ...]:
+        return (1,)

@@ -1,4 +1,4 @@
-"""Rates: how many records pass a test, of those of which it is true or false, or of other numbers.
+"""Rates: how many records pass a test, of those where it is true or false, or of other numbers.
 
 A rate of its own records is a mean of 1 and 0, and one record changes its pair by 1. Over numbers that are
 known otherwise, those of a table, an invariant or public figures, it has one number, the records that pass.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -23,8 +22,8 @@ from tabularium.mechanisms.inference.margins_of_error.ratio_intervals import (
 )
 from tabularium.validations.release_spec.kinds import TableName
 from tabularium.validations.release_spec.measures.measure import (
+    AddsOne,
     Answer,
-    Measure,
     Noise,
     Numbers,
     Problem,
@@ -37,7 +36,7 @@ OF_RATE = 0.25
 """Largest margin of a useful rate, in parts of what it is per."""
 
 
-class OfTest(Measure, ABC):
+class OfTest(AddsOne, ABC):
     """A measure of the records that pass a test."""
 
     rate: Text | None = Field(
@@ -53,18 +52,6 @@ class OfTest(Measure, ABC):
     @property
     def test(self) -> str:
         return self.of
-
-    @property
-    def grid(self) -> Fraction:
-        return Fraction(1)
-
-    @property
-    def bottoms(self) -> tuple[int, ...]:
-        return (0,)
-
-    @property
-    def tops(self) -> tuple[int, ...]:
-        return (1,)
 
     @property
     def span(self) -> int:

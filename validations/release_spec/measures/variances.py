@@ -12,7 +12,7 @@ the variance, with the number of records as the divisor,
     v = (b0·b2 - b1²/4)/(N·T²)²    in parts of (T steps)².
 
 For true numbers b1² is at most 4·b0·b2 (Cauchy-Schwarz); where noise made it more, v is 0. The interval holds
-every v that fits the intervals of both means, each of which is made at half the allowed error.
+every v that fits the intervals of both means, each made at half the allowed error.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def cubes(loaded: Loaded, tables: Mapping[str, PublishedTable]) -> Iterator[tupl
 def component_ids(columns: Iterable[str], measures: Iterable[str] = ()) -> dict[str, str]:
     """Return the unique id of each column's component: its name in capitals, as far as SDMX allows it.
 
-    None is the `measure_id` of a measure, of its margins or flags, which stand beside columns in a table.
+    None is the `measure_id` of a measure, of its margins or flags, which accompany columns in a table.
     """
     ids: dict[str, str] = {}
     taken = RESERVED | {measure_id(column) for name in measures for column in measure_columns(name)}

@@ -1,6 +1,6 @@
 """``structure.sdmx.xml`` or ``.json``: the meaning of the rows, as an SDMX 3.0 structure message.
 
-One concept scheme for the product, one code list for each column that is a dimension, a hierarchy beside it
+One concept scheme for the product, one code list for each column that is a dimension, and a hierarchy
 where its codes have parents, and for each table a data structure and a dataflow.
 
 Systems of today look for parents in the code list, so they stand there too. Only SDMX-ML 3.0 cannot write all
