@@ -9,7 +9,8 @@ suites of rules, in processes of the tests       in a few lines; by the library 
                                                  own tests, two commands, leak runs
 replay audits of registered mechanisms           each set of parameters, each           each with each
                                                  definition
-their search, after the first set of parameters  3 examples, every 40th edge pair       12, every 8th
+their search                                     15 examples, every 5th edge pair        60, every one
+... after the first set of parameters            3, every 40th                          12, every 8th
 sound twins                                      3 examples, every 15th edge pair       40, every one
 worst pairs                                      the first definition                   every one
 what the outputs show                            mechanisms that must show something    all
