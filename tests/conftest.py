@@ -27,9 +27,13 @@ Spark                                            one release on a cluster       
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
+from collections.abc import Generator
+from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -74,12 +78,26 @@ settings.load_profile("tabularium")
 
 judge_here(plainly=not full())
 
+# A release asks for twenty versions of packages, and each time their metadata would be read anew.
+metadata.version = lru_cache(metadata.version)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Settle how suites are judged where tests run: in the workers of xdist, and not in what starts them."""
     starts_workers = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
     if not full() and not starts_workers:
         judge_plainly_in_children()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Let no collection of garbage go through the ten thousand tests, and all that they import, again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
