@@ -16,6 +16,7 @@ worst pairs                                      the first definition           
 what the outputs show                            mechanisms that must show something    all
 kills of a release                               every 32nd durable event               every one
 kills of the ledger                              every 13th (PostgreSQL: 29th)          every one
+wrong certificates                               a change of each name, 80 of 250       of each field, all
 random kills, races, damages                     15, 100, 5                             300, 1 000, 100
 simulated releases for margins                   3 to 60                                60 to 1 000
 examples of Hypothesis                           2 to 150, always the same              50 to 1 000, others
