@@ -188,12 +188,12 @@ def audit(
     with CleanProcess(mechanism) as first:
         load(first.call(_loaded_by, zeros, definition))  # what it loads is loaded from now on
     # What other tests left behind is not to be thrown away, with a warning, in the middle of one run.
-    gc.freeze()
+    gc.disable()
     try:
         with Audit(mechanism) as processes:
             _put_through(mechanism, case, definition, examples, shrink, every, processes)
     finally:
-        gc.unfreeze()
+        gc.enable()
 
 
 def _loaded_by(mechanism: Mechanism, counts: Counts, definition: Definition) -> Loaded:

@@ -29,6 +29,7 @@ from tabularium.validations.certificate import Certificate, Sampler
 from tabularium.validations.certificate.certificate_schema import certificate_schema, schema_text
 from tabularium.validations.public_files import Unreadable
 from tests.audit.record import UNCHOSEN
+from tests.sizes import runs
 from tests.tasks.publish.certificate.samples import SAMPLES, adaptive, certificate, everything, revised
 
 # One worker for the whole file: its releases are made once.
@@ -105,7 +106,7 @@ def test_what_is_missing_more_or_of_another_kind_is_refused(releases: dict[str, 
     maps = {"files", "software", "code_lists", "margins", "audits", "domains", "tables", "noise_variance"}
     maps |= {"mean_squared_error"}
     unseen = []
-    for steps in chance.sample(every, 250):
+    for steps in chance.sample(every, runs(80, 250)):
         for kind in ("another", "gone", "more"):
             bad = copy.deepcopy(good)
             holder = bad
