@@ -35,7 +35,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tabularium.ledger.measurement.release_lock import hold
+from tabularium.ledger.measurement.release_lock import GLANCE, hold
 from tabularium.mechanisms.errors import InputError, LedgerError
 from tabularium.tasks.count.count import count
 from tabularium.tasks.dry_run import dry_run
@@ -183,7 +183,7 @@ def rebuild_lost(request: Request, loaded: Loaded, folder: Path) -> None:
 
 
 def _release(run: Run) -> Outcome:
-    with hold(run.ledger, run.release_id):
+    with hold(run.ledger, run.release_id, wait=GLANCE):
         charge = look_up(run)
         match charge.state, charge.drafted, is_lost(run, charge):
             case "published", _, False:

@@ -378,28 +378,13 @@ class Books(Shown):
             Its account is not open.
         """
         from tabularium._officer import Decision
-        from tabularium._waiting import approved_by
         from tabularium.validations.release_spec.load import load_spec
 
         loaded = load_spec(spec, period=period, revises=revises, measurements_of=measurements_of)
-        account, of = self.account(loaded.spec.dataset), loaded.spec
+        account = self.account(loaded.spec.dataset)
         with self._reading() as ledger:
-            paid = ledger.is_paid(account.name, loaded.digest)
-            earlier = self._last_release(ledger, of.product, folders)
-            terms, budget = account.terms, of.privacy.budget
-            in_period = terms.left_in("period", ledger.periods(account.name).get(of.period))
-            in_product = terms.left_in("product", ledger.products(account.name).get(of.product))
-            needed = terms.approvals_for(of.product)
-            signed = approved_by(ledger, account.name, loaded.digest, needed, budget)
-        return Decision(
-            loaded,
-            account,
-            min(left for left in (account.left, in_period, in_product) if left is not None),
-            earlier,
-            paid=paid,
-            closed=account.retired or terms.closed_on(f"{datetime.now(UTC):%Y-%m-%d}"),
-            signed=signed,
-        )
+            earlier = self._last_release(ledger, loaded.spec.product, folders)
+            return Decision.of(ledger, loaded, account, earlier)
 
     def _last_release(
         self, ledger: Ledger, product: str, folders: Sequence[str | os.PathLike[str]]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -82,6 +83,22 @@ class Decision:
         self.cap: Fraction = account.cap
         self.earlier = earlier
         self.officers, self.approved_by = account.terms.approvals_for(spec.product), signed
+
+    @classmethod
+    def of(cls, ledger: Ledger, loaded: Loaded, account: Account, earlier: Release | None = None) -> Decision:
+        """Return what is decided of a spec whose account is open."""
+        spec, terms = loaded.spec, account.terms
+        in_period = terms.left_in("period", ledger.periods(account.name).get(spec.period))
+        in_product = terms.left_in("product", ledger.products(account.name).get(spec.product))
+        return cls(
+            loaded,
+            account,
+            min(left for left in (account.left, in_period, in_product) if left is not None),
+            earlier,
+            paid=ledger.is_paid(account.name, loaded.digest),
+            closed=account.retired or terms.closed_on(f"{datetime.now(UTC):%Y-%m-%d}"),
+            signed=approved_by(ledger, account, loaded.digest, spec.product, spec.privacy.budget),
+        )
 
     @property
     def spec(self) -> Spec:
@@ -191,6 +208,25 @@ class Decision:
             yield f"  and {len(tables) - _TABLES} more tables"
         for sizes in self._loaded.spec.histograms:
             yield f"  {sizes.name}: how many {sizes.of} have each size"
+
+
+def approved_by(
+    ledger: Ledger, account: Account, spec_digest: str, product: str, budget: Fraction | None
+) -> tuple[str, ...]:
+    """Return the officers whose approvals of a spec stand for a product.
+
+    ``budget``: of the spec; approvals of less do not count, nor those that would not count together with one
+    of it. None where it is not known.
+    """
+    approval, nothing = ledger.approval(account.name, spec_digest), Fraction(0)
+    if approval is None or approval.fault(nothing, account.terms, product) in ("withdrawn", "product"):
+        return ()
+    officers = account.terms.approvals_for(product)
+    signed = tuple(signer.officer for signer in approval.signed_by(officers))
+    if budget is None or approval.amount == budget:
+        return signed
+    suffices = len(signed) >= officers and (approval.amount is None or budget < approval.amount)
+    return signed if suffices else ()
 
 
 def _worth(expected: Sequence[Expected]) -> Iterator[str]:
@@ -334,7 +370,7 @@ class Officer:
         NotApproved
             The key is not enrolled.
         """
-        from tabularium.ledger.measurement.release_lock import hold
+        from tabularium.ledger.measurement.release_lock import GLANCE, hold
         from tabularium.tasks.publish.draft_folder import publish_accepted, require_whole
 
         with self._ledger() as ledger:
@@ -357,7 +393,7 @@ class Officer:
                 return decided
             message = f"{decided.summary}\nIt will be published by the run that waited: {laid_out.release}"
             if not decided.resumed:
-                with hold(ledger, release):
+                with hold(ledger, release, wait=GLANCE):
                     publish_accepted(self._home, ledger, release)
                 message = f"{decided.summary}\nPublished: {laid_out.release}"
         return replace(decided, summary=message)
@@ -379,12 +415,12 @@ class Officer:
         BadValue
             The criterion is not one of its own.
         """
-        from tabularium.ledger.measurement.release_lock import hold
+        from tabularium.ledger.measurement.release_lock import GLANCE, hold
         from tabularium.tasks.publish.draft_folder import remove_draft
 
         with self._ledger() as ledger:
             known = _draft(ledger, release)
-            with hold(ledger, release):
+            with hold(ledger, release, wait=GLANCE):
                 ledger.withhold(
                     release,
                     draft=known.digest if draft is None else draft,

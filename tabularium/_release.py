@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -249,12 +248,11 @@ class Release(Tables):
         from tabularium.tasks.publish.release_folder import well_formed
         from tabularium.tasks.report.report import report
 
-        with self._new_file(path, last) as target, well_formed(self.folder):
+        target, before = self._new_file(path, last), None if last is None else last.folder
+        with well_formed(self.folder):
             certificate = without_documents(self.certificate)
-            before = None if last is None else last.folder
-            target.write_bytes(
-                report(self.folder, certificate, before, compared_with=self._compared_with(last))
-            )
+            page = report(self.folder, certificate, before, compared_with=self._compared_with(last))
+        _write(target, page)
 
     @bare_errors
     def registry_entry(self, path: str | os.PathLike[str], *, last: Release | None = None) -> None:
@@ -275,12 +273,11 @@ class Release(Tables):
         from tabularium.tasks.report.registry_entry import registry_entry
 
         certificate = self._published("registry_entry").certificate
-        with self._new_file(path, last) as target:
-            target.write_bytes(registry_entry(certificate, earlier=last is not None))
+        target = self._new_file(path, last)
+        _write(target, registry_entry(certificate, earlier=last is not None))
 
-    @contextmanager
-    def _new_file(self, path: str | os.PathLike[str], last: Release | None) -> Iterator[Path]:
-        """Give the path of a file that is to be written about this release, and maybe an earlier one."""
+    def _new_file(self, path: str | os.PathLike[str], last: Release | None) -> Path:
+        """Return the path of a new file about this release, and maybe an earlier one."""
         target = Path(path)
         if os.path.lexists(target):
             raise InputError("there is such a file", where=str(target), hint="name a new file")
@@ -288,8 +285,7 @@ class Release(Tables):
             raise InputError(
                 "this is no other release of the same product", where=str(last.folder), hint="name one"
             )
-        with os_errors_as(InputError, "cannot be written ({reason})", where=target, hint="name another file"):
-            yield target
+        return target
 
     def _compared_with(self, last: Release | None) -> tuple[str, ...]:
         if self._made_up is not None:
@@ -353,3 +349,8 @@ def open(folder: str | os.PathLike[str], *, verify: bool = True) -> Release:
     target = Path(os.path.realpath(folder))  # what `current` leads to now, also when it leads elsewhere later
     with well_formed(target):
         return Release(Released.open(target, whole=verify, rehearsed=True), verified=verify)
+
+
+def _write(target: Path, content: bytes) -> None:
+    with os_errors_as(InputError, "cannot be written ({reason})", where=target, hint="name another file"):
+        target.write_bytes(content)

@@ -119,7 +119,7 @@ def init(data: str | os.PathLike[str], out: str | os.PathLike[str] | None = None
     file = Path(data)
     target = Path(f"{product_of(file)}.yaml" if out is None else out)
     text = first_spec(outline_of(file), os.path.relpath(file, target.absolute().parent))
-    if target.exists():
+    if os.path.lexists(target):
         raise InputError("this file exists", where=str(target), hint="name a new one with --out")
     with (
         os_errors_as(

@@ -181,6 +181,7 @@ def _at_work(ledger: Ledger, charge: Charge) -> bool:
 
 
 def _approval(ledger: Ledger, home: Home, run: WaitingRun) -> Waits:
+    from tabularium._officer import Decision, approved_by
     from tabularium.flows.operations.waiting import approving
     from tabularium.tasks.runtime.run import Request, load
 
@@ -205,37 +206,16 @@ def _approval(ledger: Ledger, home: Home, run: WaitingRun) -> Waits:
     looked_at = ("",) * 3 if amount is None else (run.spec, run.revises or "", run.measurements_of or "")
     known = next((entry for entry in ledger.accounts() if entry.name == account), None)
     officers = 1 if known is None else known.terms.approvals_for(run.product)
-    unpaid = known is not None and amount is not None and amount > known.left
+    unpaid = known is not None and amount is not None and not Decision.of(ledger, loaded, known).can_be_paid
     what, then = "not approved", "Once its spec is approved, the run goes on by itself."
     if unpaid:
         what += ", and the account cannot pay for it"
         then = "Once its spec is approved, the run is refused, unless the account can pay by then."
     if run.until is not None:
         then += f" If nobody approves it, the run fails on {run.until:%Y-%m-%d}, and nothing is spent."
-    signed = approved_by(ledger, account, run.spec_digest, officers, amount)
+    signed = () if known is None else approved_by(ledger, known, run.spec_digest, run.product, amount)
     asks = f"run {run.name}"
     return Waits("approval", *about, asks, what, then, "", *looked_at, officers, signed)
-
-
-def approved_by(
-    ledger: Ledger, account: str, spec_digest: str, officers: int, budget: Fraction | None
-) -> tuple[str, ...]:
-    """Return the officers whose approvals of a spec stand, where so many must sign.
-
-    Parameters
-    ----------
-    budget
-        Of the spec; approvals of less do not count, nor those that would not count together with one of it.
-        None where it is not known.
-    """
-    approval = ledger.approval(account, spec_digest)
-    if approval is None:
-        return ()
-    signed = tuple(signer.officer for signer in approval.signed_by(officers))
-    if budget is None or approval.amount == budget:
-        return signed
-    suffices = len(signed) >= officers and (approval.amount is None or budget < approval.amount)
-    return signed if suffices else ()
 
 
 def _of_prefect(home: Home) -> tuple[list[WaitingRun], list[Waits], list[str]]:

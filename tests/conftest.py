@@ -9,8 +9,7 @@ suites of rules, in processes of the tests       in a few lines; by the library 
                                                  own tests, two commands, leak runs
 replay audits of registered mechanisms           each set of parameters, each           each with each
                                                  definition
-their search                                     15 examples, every 5th edge pair        60, every one
-... after the first set of parameters            3, every 40th                          12, every 8th
+their search, after the first set of parameters  3 examples, every 40th edge pair       12, every 8th
 sound twins                                      3 examples, every 15th edge pair       40, every one
 worst pairs                                      the first definition                   every one
 what the outputs show                            mechanisms that must show something    all
@@ -33,9 +32,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Generator
-from contextlib import suppress
-from functools import lru_cache
-from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
@@ -45,8 +41,6 @@ from tests.plain_suites import judge_here, judge_plainly_in_children
 from tests.sizes import full
 
 pytest_plugins = ["tests.ledger.fixtures", "tests.tasks.arrival.stores"]
-
-_HERE = Path(__file__).parent
 
 # Before anything imports Prefect: its home is fixed at import.
 _scratch = Path(tempfile.mkdtemp(prefix="tabularium-tests-"))
@@ -82,9 +76,6 @@ settings.load_profile("tabularium")
 
 judge_here(plainly=not full())
 
-# A release asks for twenty versions of packages, and each time their metadata would be read anew.
-metadata.version = lru_cache(metadata.version)
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """Settle how suites are judged where tests run: in the workers of xdist, and not in what starts them."""
@@ -94,27 +85,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Let no collection of garbage go through the ten thousand tests, and all that they import, again and again.
-
-    Where all are run, the second worker imports them from the end: each compiles half of them for both.
-    """
+def pytest_collection() -> Generator[None, object, object]:
+    """Let no collection of garbage go through the ten thousand tests, and all that they import, again and again."""
     gc.disable()
     try:
-        given = [Path(each).name for each in session.config.args]
-        if os.environ.get("PYTEST_XDIST_WORKER") == "gw1" and given == [_HERE.name]:
-            _import_from_the_end()
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
-
-
-def _import_from_the_end() -> None:
-    for path in sorted(_HERE.rglob("test_*.py"), reverse=True):
-        # What cannot be imported is told of when it is collected.
-        with suppress(Exception, pytest.skip.Exception):
-            import_module(".".join(path.relative_to(_HERE.parent).with_suffix("").parts))
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups

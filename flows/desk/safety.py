@@ -126,7 +126,7 @@ class Guard:
     def _answer(self, scope: Scope) -> Response | None:
         """Return what a request gets that the application is not asked about."""
         headers = Headers(scope=scope)
-        if not is_own(scope["client"], scope["server"]):
+        if scope["client"] is None or not is_own(scope["client"], scope["server"]):
             return _plainly(
                 "The desk answers only to the user who started it, and to no other user of this machine."
             )

@@ -137,10 +137,8 @@ def _answer(desk: Desk, session: Session, answers: Answers, asked: Asked, path: 
     except TabulariumError as error:
         line, status = error.line(), 400
     except PermissionError as error:
-        line, status = (
-            f"{error.filename}: may not be read by the user who started the desk; see its owner, mode",
-            400,
-        )
+        file = error.filename or "a file of the installation"
+        line, status = f"{file}: may not be used by the user who started the desk; see its owner, mode", 400
     except Exception as error:  # nothing of it is shown: it may hold what is confidential
         line, status = f"An unexpected {type(error).__name__} stopped this. Try it on the command line.", 500
     signed = None if asked.form is None else signed_since(desk, asked, before)

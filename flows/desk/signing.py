@@ -49,7 +49,7 @@ class Result:
     Attributes
     ----------
     signed
-        Whether anything was signed just now.
+        Whether anything was signed just now; None where nobody can say.
     about, back
         What it is about, and its page.
     goes_on
@@ -57,7 +57,7 @@ class Result:
     """
 
     decided: tabularium.Decided
-    signed: bool
+    signed: bool | None
     about: str
     back: str
     goes_on: bool
@@ -118,7 +118,7 @@ def decide(
     before = desk.last_entry()
     with desk.asking_prefect():
         decided = decide(officer.signs_only(data or b""))
-    result = Result(decided, signed_since(desk, asked, before) is not False, about, back, goes_on)
+    result = Result(decided, signed_since(desk, asked, before), about, back, goes_on)
     return Elsewhere(f"/decided/{desk.keep(result)}")
 
 

@@ -25,6 +25,10 @@ _held: dict[tuple[str, str], Held] = {}  # ledger and release -> what this proce
 _guard = threading.Lock()
 
 
+GLANCE = 2.0
+"""Seconds to wait for a look at what is held, which itself holds a release for an instant."""
+
+
 @contextmanager
 def hold(ledger: Ledger, release_id: str, *, wait: float = 0.0) -> Iterator[None]:
     """Hold ``release_id`` for this process while the block runs.

@@ -66,7 +66,7 @@ class LinearMeasurement(ABC):
         The distributions that the noise was drawn from, all of one family.
     chosen_by
         The earlier measurement of the same cells by whose noise it was chosen what to measure here. None
-        where that is public, or was chosen by noise that measured no sums, as by an exponential mechanism.
+        where that is public, or was chosen by a draw that measured no sums.
     """
 
     values: Array

@@ -317,7 +317,8 @@ class BudgetProblem:
         ties = self._ties.factors
         multipliers = nnls(((rates * losses) @ ties).T, losses @ ties)[0]
         parts = np.bincount(goals, multipliers, len(self.goals))
-        return np.asarray(parts / parts.sum())
+        # Rounded, so that the last bits, which differ between processors, break no tie of percents.
+        return np.asarray(np.round(parts / parts.sum(), 6))
 
     def _gap(self, losses: Floats) -> float:
         """Return the largest part of the budget that could be saved, by linear programming on tangents."""

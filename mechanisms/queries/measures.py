@@ -310,6 +310,7 @@ class Parts:
         """Return (rows, 2) what a source knows of every part and the rest of its whole; None as it does."""
         cut = isinstance(source, LinearTable) or (self._cut_the_tree and not source.of_leaves_alone)
         # Published levels need not agree, so that what their errors have in common is not known.
+        cut = cut or (isinstance(source, PublishedTable) and self._read_apart(source.present))
         affordable = len(self.of) * len(self.part.leaves) * math.prod(self.part.axes.shape) <= MOST_WORK
         if cut and affordable and isinstance(source, NoisySource):
             return self._jointly(source)
@@ -324,6 +325,16 @@ class Parts:
         low = self.whole.at_tops(np.minimum, np.where(inside, self.part.of, most), most)
         high = self.whole.at_tops(np.maximum, np.where(inside, self.part.of, -2), -2)
         return bool((low < high).any())
+
+    def _read_apart(self, present: Bools) -> bool:
+        """Whether a part is read from other published nodes than its whole, such as the only child of one."""
+        used = []
+        for rows in (self.part, self.whole):
+            nodes, of = rows.at_nodes(present)
+            at = np.zeros((len(present), of.shape[1]), bool)
+            at[nodes] = of >= 0
+            used.append(at)
+        return bool((used[0] & ~used[1]).any())
 
     def _jointly(self, source: NoisySource) -> SelectedCells | None:
         """Return parts and rests with what their estimates have in common."""

@@ -35,11 +35,11 @@ def pool() -> Iterator[ProcessPoolExecutor]:
 
 @each_form
 def test_it_is_private(name: str, parameters: dict[str, Any], definition: Definition) -> None:
-    """At full size the whole search for the first form of each, and a part of it for the others."""
+    """The whole search for the first form of each, a part of it for the others."""
     case = CASES[name]
     first = parameters is case.parameters[0] and definition == MECHANISMS[name].definitions[0]
-    part = (runs(15, 60), runs(5, 1)) if first else (runs(3, 12), runs(40, 8))
-    audit(build(name, **parameters), case, definition, examples=part[0], every=part[1])
+    part = {} if first else {"examples": runs(3, 12), "every": runs(40, 8)}
+    audit(build(name, **parameters), case, definition, **part)
 
 
 @pytest.mark.parametrize(("name", "parameters", "definition"), list(forms(further=pytest.mark.audit)))

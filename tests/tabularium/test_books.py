@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import tabularium as tb
+from tabularium import _waiting
+from tabularium.flows.operations.waiting import WaitingRun
 from tabularium.ledger import Ledger
 from tabularium.ledger.export import export
 from tabularium.ledger.measurement.release_lock import hold
 from tabularium.ledger.refusals import AwaitingReview
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.arrival.drop_outcomes import finished
+from tabularium.tasks.runtime.run import Request, load
 from tests.flows.release.scene import let_sign, write_scene
 from tests.tasks.arrival.drops import seen, write_drop, write_inbox
 
@@ -165,3 +169,35 @@ def test_an_export_says_what_its_ledger_says(tmp_path: Path) -> None:
             list(ask("nobody"))
         with pytest.raises(InputError, match="below zero"):
             list(ask("people", last=-1))
+
+
+def test_a_spec_waits_with_whether_the_account_can_pay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, home = write_scene(tmp_path, cap="10")
+    officer = let_sign(home)
+
+    def about(**asked: str) -> str:
+        since = datetime(2026, 11, 1, tzinfo=UTC)
+        digest = load(Request.of(spec, home=home.path, **asked)).digest
+        run = WaitingRun(
+            *("kind-fox", "small", "2026", str(spec), asked.get("revises"), asked.get("measurements_of")),
+            *(digest, True, since, None),
+        )
+        monkeypatch.setattr(_waiting, "_of_prefect", lambda _: ([run], [], []))
+        (row,) = tb.open_ledger(home.path).waiting().to_dict("records")
+        return str(row["about"])
+
+    unpaid, free = "not approved, and the account cannot pay for it", {"revises": "a slip"}
+    free["measurements_of"] = "0123456789abcdef0123456789abcdef"
+    assert about() == "not approved"
+    with Ledger.connect(home.ledger_url) as ledger:
+        ledger.change_account("people", cap_per_period=Fraction(1, 2), reason="by decree", by=officer)
+    assert about() == unpaid, "left would do, the period's cap does not"
+    assert about(**free) == "not approved", "measurements that are there cost nothing"
+    with Ledger.connect(home.ledger_url) as ledger:
+        ledger.change_account(
+            "people", cap_per_period=None, closes_on="2020-01-01", reason="by decree", by=officer
+        )
+    assert about() == unpaid, "a closed account pays nothing"
+    assert about(**free) == "not approved"

@@ -142,6 +142,9 @@ def test_an_approval_for_less_is_none_of_the_spec(tmp_path: Path, officers: int)
     with Ledger.connect(home.ledger_url) as ledger:
         ledger.enrol_key(public_hex(other), officer="B. Ito", by=one)
         ledger.change_account("people", approvals=officers, reason="by decree", by=one)
+    with Ledger.connect(home.ledger_url) as ledger:
+        ledger.approve("people", books.decision(spec).spec_digest, by=one, product="other")
+    assert books.decision(spec).approved_by == ()
     assert approved_by(one, "1/2") == ()
     assert approved_by(one, "2") == (
         ("A. Ro",) if officers == 1 else ()

@@ -298,7 +298,7 @@ def project(
     system, sums
         (conditions, numbers) with entries 1 and -1, and (conditions,).
     disjoint
-        (conditions,) True for as many conditions as possible no two sharing a number.
+        (conditions,) True for as many conditions as possible, no two of them with a common number.
     size
         The largest number that the sums are differences of: they are no better than its last digits.
 

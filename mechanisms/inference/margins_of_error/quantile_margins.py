@@ -9,7 +9,7 @@ a weighted sum of noisy numbers whose variance is known, whatever is in the cell
 bins that L rules out on either side at the stated level. Of K levels of ⌈bins^(1/K)⌉ children, L has about
 the variance K³·b/4 (K²·b under zCDP): the K that makes K³·b smallest is taken, for all tables of one grid.
 
-A *choice* (``quantile_choices``) is drawn by the exponential mechanism, with sums next to it.
+A *choice* (``quantile_choices``) is drawn by permute-and-flip, with sums next to it.
 """
 
 from __future__ import annotations

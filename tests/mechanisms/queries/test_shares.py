@@ -18,6 +18,7 @@ from tabularium.mechanisms.queries import (
     NoisyTable,
     PublishedTable,
     QueryTable,
+    TreeAttribute,
     ask,
     describe,
     measures,
@@ -291,3 +292,22 @@ def test_suppressed_cells_stop_no_answer_from_measurements() -> None:
     answer = ask("share by sex", [table])
     assert answer.method == "least squares"
     assert ask("count by sex where area = C", [table]).rows[0].published is None
+
+
+@pytest.mark.parametrize(
+    "text", ["share by place within province", "share by place within province where area = A"]
+)
+def test_the_only_child_of_a_region_may_be_published_with_another_number(text: str) -> None:
+    """The same people were measured twice, and levels not made to agree: the true share is 1."""
+    tree = TreeAttribute(
+        *("area", CODES := ("N", "A", "B", "A1", "B1"), CODES),
+        *(np.array([-1, 0, 0, 1, 2]), np.array([0, 1, 1, 2, 2]), ("nation", "province", "place")),
+    )
+    axes = Axes(tree, (SEX,))
+    values = np.array([[210, 200], [110, 100], [100, 100], [90, 80], [100, 100]])
+    rms_error = np.full(5, 8.0)
+    margin = np.broadcast_to(1.7 * rms_error[:, None], values.shape)
+    published = PublishedTable(axes, values, margin, np.ones(5, bool), rms_error, 0.9)
+    for row in ask(text, [QueryTable("t", axes, None, published)]).rows:
+        assert row.low is not None and row.high is not None
+        assert row.low < 0.9 and row.high == 1.0, row

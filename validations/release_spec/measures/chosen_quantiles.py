@@ -1,4 +1,4 @@
-"""Quantiles by choice: one value of the grid is drawn by the exponential mechanism; no count is published.
+"""Quantiles by choice: one value of the grid is drawn by permute-and-flip; no count is published.
 
 A record adds 1 to the cell of its value in a histogram, and nothing of it is released but the choice and sums
 next to it, which measure its margin.
