@@ -23,8 +23,8 @@ from tabularium.flows.operations.installation import (
 from tabularium.flows.operations.listeners import LOOPBACK, listening, listens
 from tabularium.flows.operations.server_address import (
     forget_address,
+    only_one,
     server_folder,
-    sole,
     write_address,
 )
 from tabularium.flows.operations.supervisor import end_with_the_keeper, keeping
@@ -81,7 +81,7 @@ def up(
         if witness is not None:
             os.environ["TABULARIUM_WITNESS"] = str(witness.absolute())
         at = database_url(database)
-        with sole(opened), listening(host, port) as listener:
+        with only_one(opened), listening(host, port) as listener:
             address, taken = listener.getsockname()[:2]
             try:
                 _run(Installation(opened, address, taken, at, runs or most_runs()), listener, export_to)

@@ -233,7 +233,9 @@ def test_a_reason_is_as_long_as_the_ledger_takes(place: Place) -> None:
         assert int(longest) == LONGEST_TEXT
 
 
-def test_who_decides_as_was_decided_before_signs_nothing_and_is_told(place: Place) -> None:
+def test_who_decides_as_was_decided_before_signs_nothing_and_is_told(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = Browser(place, place.key), Browser(place, place.second_officer())
     address, fields = f"/drafts/{place.draft}/accept", {"draft": digest_of(place), **DRAFT}
     hidden = dict(re.findall(r'name="(\w+)" value="([^"]*)"', second.send(address, **fields).text))
@@ -243,6 +245,9 @@ def test_who_decides_as_was_decided_before_signs_nothing_and_is_told(place: Plac
     assert said.startswith(f"Decided before Nothing was signed now. Release {place.draft} is accepted.")
     assert place.entries() == before
     assert "is not being drawn: published" in first.page(f"/attempts/{place.draft}", 400)
+    monkeypatch.setattr("tabularium.flows.desk.desk.Desk.signed_since", lambda *_: None)  # nobody can say
+    said = words_of(second.send(address, **{**fields, "signed": hidden["signed"]}))
+    assert said.startswith("Decided Whether it was signed just now, or before, could not be read")
 
 
 def test_two_officers_sign_where_two_must(place: Place) -> None:

@@ -157,9 +157,14 @@ def test_who_may_not_read_what_a_page_needs_is_told_which_file(
     def closed(*_given: object, **_named: object) -> None:
         raise PermissionError(13, "Permission denied", "/srv/drafts/small")
 
+    def nameless(*_given: object, **_named: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
     monkeypatch.setattr("tabularium.Books.newest_releases", closed)
     answer = browser.client.get("/releases")
-    assert answer.status_code == 400 and "/srv/drafts/small: may not be read" in answer.text
+    assert answer.status_code == 400 and "/srv/drafts/small: may not be used" in answer.text
+    monkeypatch.setattr("tabularium.Books.newest_releases", nameless)
+    assert "a file of the installation: may not be used" in browser.client.get("/releases").text
     monkeypatch.setattr("tabularium.open_ledger", closed)  # nor the home
     monkeypatch.setattr("tabularium.Officer.name", property(closed))
     for answer in (browser.client.get("/"), browser.send("/lock", back="/")):
