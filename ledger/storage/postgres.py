@@ -1,9 +1,9 @@
 """PostgreSQL: a ledger that several machines share.
 
 The one right to append is the lock on a row, taken before anything is read; a release is held by an advisory
-lock of a session of its own, which the server frees when that session ends and not before. What guards the
-entries, the one function that appends among it, is created from
-:mod:`tabularium.ledger.storage.postgres`.
+lock of a session of its own, which the server frees when that session ends and not before. ``FUNCTIONS`` are
+what guards the entries, the one function that appends among them; the rules it asks are in
+:mod:`tabularium.ledger.storage.postgres_rules`.
 
 No session has the ledger's schema in its search path: names of tables are written out with it, and functions
 and operators are the server's own. Where others may create objects in that schema, an operator of theirs
