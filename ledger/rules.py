@@ -861,9 +861,9 @@ def _declare_disjoint(books: Books, entry: events.PopulationsDisjoint) -> None:
             )
     if entry.kind == "overlapping" and (entry.population, entry.other) not in books.disjoint:
         fail(
-            "withdraws that two populations are disjoint, which nobody said",
+            "withdraws that two populations are disjoint, which nobody declared",
             Conflict(
-                "nobody said that they are disjoint",
+                "nobody declared that they are disjoint",
                 where=f"populations {entry.population} and {entry.other}",
                 hint="nothing is to be done",
             ),

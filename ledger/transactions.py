@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 GUARD = "find out who did it, then put its guard back (see docs/how-to/repair-a-ledger.md)"
 #: Why a restored ledger accepts no entry, and the hint.
-UNCONFIRMED = "it was put back from a backup, and nobody has said that its head is the newest"
+UNCONFIRMED = "it was put back from a backup, and nobody has confirmed that its head is the newest"
 CONFIRM = (
     "hold it against the newest certificate, then say its head, as an officer with --key: "
     "tabularium ledger confirm HASH"

@@ -102,7 +102,7 @@ def paying(spec: ReleaseSpec, home: str | os.PathLike[str] | None) -> Paying | N
     if most is not None and cost + forecast.cost_without(spec.product) > most:
         together = 0
     if together < by_itself:
-        message += f"; beside the other products of the account {_enough(together)}"
+        message += f"; with the other products of the account {_enough(together)}"
     if charged:
         message += f"; {spec.period} was charged already"
     elif room is not None and cost > room:

@@ -467,7 +467,7 @@ class Officer:
             base, current = published_in(self._home, release), ""
             if base is None:
                 message = (
-                    "This home did not publish it: the index beside it is renewed where it was published, "
+                    "This home did not publish it: the index next to it is renewed where it was published, "
                     "by\n"
                     f"  tabularium withdraw {release} --reason … --key …, or the next run of that period"
                 )

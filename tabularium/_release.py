@@ -296,7 +296,7 @@ class Release(Tables):
             f"what its own spec, draws and files give{both}."
         )
         return (
-            "This page was not compared with the agency's signature and the ledger: whoever can write a "
+            "This page was not compared with the agency's signature and the ledger: anyone who can write a "
             "folder like this can make it say all that stands here. What compares them is: tabularium verify "
             f"{self.folder.name} --key agency.pub.pem --export books.txt",
             files if self.verified else "Not even the files were compared with their digests.",

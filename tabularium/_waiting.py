@@ -240,12 +240,12 @@ def _of_prefect(home: Home) -> tuple[list[WaitingRun], list[Waits], list[str]]:
 def _overdue(late: Overdue) -> Waits:
     about, then = (
         "not published",
-        "Why stands in the state of its run, in Prefect's UI; it is told again each day.",
+        "Why stands in the state of its run, in Prefect's UI; it is reported again each day.",
     )
     if late.inbox:
         about, then = (
             "no data have arrived",
-            f"Ask whoever delivers into {late.inbox}; it is told again each day.",
+            f"Ask who delivers into {late.inbox}; it is reported again each day.",
         )
     since, asks = late.since.astimezone(UTC), f"deployment {late.product}"
     return Waits("overdue", "", late.product, late.period, None, "", since, "", asks, about, then)

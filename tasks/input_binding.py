@@ -157,7 +157,7 @@ def require_one_account(home: Home, ledger: Ledger, main: str, account: str) -> 
         if theirs.unit != ours.unit:
             hint += (
                 f", which protects one {theirs.unit} and not one {ours.unit}: write that unit into the "
-                "spec; which unit fits both is said in docs/how-to/open-and-cap-an-account.md"
+                "spec; which unit fits both is in docs/how-to/open-and-cap-an-account.md"
             )
         raise DataRefused(
             f"the same input was charged in account {other}, and two caps would each hold for a share of it",

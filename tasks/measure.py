@@ -192,7 +192,7 @@ def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
         raise LedgerError(
             "the charge was made for another spec or amount",
             where="release",
-            hint="leave the spec alone during a run, and run again",
+            hint="do not change the spec during a run, and run again",
         )
 
 

@@ -697,7 +697,7 @@ _CAUSES = {
     "TB004": ("refused an entry dated ahead of the server's clock", "set the clock of this machine"),
     "TB005": (
         "refused an entry that does not follow from those before it",
-        "verify the ledger, and append with Tabularium alone",
+        "verify the ledger, and append only with Tabularium",
     ),
     "TB006": ("refused an entry dated behind the server's clock", "set the clock of this machine"),
     "22": ("refused a value that it cannot read", "verify the ledger"),

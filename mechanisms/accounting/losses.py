@@ -194,10 +194,10 @@ def reading(epsilon: Fraction | float, *, unit: str = "person", prior: float = 0
     loss = float(epsilon)
     presence, value = membership_bound(prior, loss), value_bound(prior, loss)
     return [
-        f"Whoever thought, before this release, that a certain {unit} was in the data with probability "
+        f"Anyone who thought, before this release, that a certain {unit} was in the data with probability "
         f"{_percent(prior)} can be at most {_percent(presence)} sure of it afterwards.",
-        f"Whoever knew that the {unit} was in the data and gave a certain value of theirs a probability of "
-        f"{_percent(prior)} can be at most {_percent(value)} sure of that value afterwards.",
+        f"Anyone who knew that the {unit} was in the data and gave a certain value of theirs a probability "
+        f"of {_percent(prior)} can be at most {_percent(value)} sure of that value afterwards.",
         RESTS_ON,
         f"It compares the release with and without this one {unit}, all others unchanged: who believes that "
         "several of them go together can learn more.",

@@ -208,7 +208,9 @@ def distance_to_uniformity(runs: ArrayLike, symbols: int, *, total: int | None =
         raise MechanismError("this must be a number of symbols, at least 1", where="symbols")
     seen = float((items * np.abs(counts / records - 1 / symbols)).sum())
     unseen = max(symbols - float(items.sum()), 0.0) / symbols
-    error = f"The sample alone makes it too high by {(symbols / records) ** 0.5:.2g} at most, in expectation."
+    error = (
+        f"The sample by itself makes it too high by {(symbols / records) ** 0.5:.2g} at most, in expectation."
+    )
     return Estimated(seen + unseen, "plug-in", "empirical shares; Jiao, Han, Weissman 2018", error)
 
 

@@ -215,7 +215,7 @@ _STEPS = 8  # of the grid in a standard deviation, where that is not less than a
 _NARROWEST = 1 / 4
 _ROUNDS = 200
 _UNSEEN = 1.0
-"""Residuals that are taken for seen and spread over all laws alike: no tail is ruled out by a few cells."""
+"""Residuals that are taken for seen and spread over all laws equally: no tail is ruled out by a few cells."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -157,7 +157,7 @@ def ask(
                 candidates.append(_Candidate(each, known, cells, each.width(cells, level)))
     if cut and not candidates:
         raise InputError(
-            "some of this cuts groups of cells of which only the sums were measured",
+            "some of this cuts groups of cells, and only the sums of these were measured",
             where="query",
             hint="leave out `--from measurements`: published cells answer it, spread evenly within a group",
         )
@@ -469,8 +469,8 @@ def describe(answer: Answer) -> str:
         sentences.append(answer.estimator)
     if answer.spread:
         sentences.append(
-            "What is asked is no combination of what was measured: it cuts groups of cells of which "
-            "only the sums were measured, and whose counts are spread evenly within each group."
+            "What is asked is no combination of what was measured: it cuts groups of cells. Only "
+            "the sums of these were measured; their counts are spread evenly within each group."
         )
     if answer.shares:
         sentences.append(

@@ -326,7 +326,7 @@ class _Parser:
             return Query("share", None, (), (), passing=passing, percent=name == "percent")
         if name == "count":
             if self.now.text == "(" and self.now.kind == "mark":
-                self.fail("write count alone; what is counted stands behind `where`")
+                self.fail("write only count; what is counted stands behind `where`")
             return Query("count", None, (), ())
         second = {"quantile": ", 0.25", "distance": ", 5000"}.get(name, "")
         form = f"write {name}(NAME{second})"

@@ -488,7 +488,7 @@ class MeasuredAttribute(Attribute):
     def _refuse(self, at: int) -> NoReturn:
         raise query_error(
             at,
-            f"{plain(self.name)} is a measure, by whose values no records were told apart",
+            f"{plain(self.name)} is a measure, and the release does not separate records by its values",
             f"ask for {self.offers or 'counts'}, with tests of columns that the table crosses",
         )
 

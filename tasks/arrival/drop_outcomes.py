@@ -152,7 +152,9 @@ def _replaces(other: Drop, drop: Drop) -> bool:
 
 def _refused(home: Home, drop: Drop, inbox: Inbox | None) -> RefusedDrop:
     where_why = (
-        "why stands beside it" if inbox is None else f"why stands beside it, in {inbox.address}/quarantine"
+        "the reason is next to it"
+        if inbox is None
+        else f"the reason is next to it, in {inbox.address}/quarantine"
     )
     kind: Refusal = drop.refusal or ("data" if drop.state == "refused" else "manifest")
     then = {

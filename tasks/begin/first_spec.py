@@ -277,7 +277,7 @@ def first_spec(outline: Outline, source: str) -> str:
     columns = [column for column in outline.columns if column.name not in ids]
     if not columns:
         raise InputError(
-            "all columns look like identifiers, of which no table is made",
+            "all columns look like identifiers, and no table is made of those",
             where=str(outline.path),
             hint="name a file with a column that says something of a record, such as age",
         )

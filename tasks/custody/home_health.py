@@ -329,7 +329,7 @@ def _drops(home: Home, inbox: Inbox) -> Iterator[HealthCheck]:
     if any(counts.values()):
         message = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
         if bad:
-            hint = f"read the lines beside them: {inbox.address}/quarantine"
+            hint = f"read the lines next to them: {inbox.address}/quarantine"
         else:
             hint = "see their runs in Prefect's UI" if states["failed"] else ""
         yield HealthCheck("drops", "warn" if hint else "ok", f"{inbox.product}: {message}", hint)
@@ -439,14 +439,16 @@ def _folders(charges: dict[str, Charge], folders: list[Path]) -> Iterator[Health
 
 def _drops_that_arrived(charges: dict[str, Charge], drops: list[Drop]) -> Iterator[HealthCheck]:
     for drop in drops:
-        named = f"drop {drop.id} of {drop.product}, period {drop.period or 'not told'}"
+        named = f"drop {drop.id} of {drop.product}, period {drop.period or 'not named'}"
         charge = charges.get(drop.release_id or "")
         since = datetime.fromtimestamp(drop.found_at, UTC)
         if drop.state == "published" and (charge is None or charge.state != "published"):
             became = (
                 "the ledger knows no release of it" if charge is None else f"its charge is {charge.state}"
             )
-            yield HealthCheck("drops", "fail", f"{named}: said to be published, and {became}", "run it again")
+            yield HealthCheck(
+                "drops", "fail", f"{named}: recorded as published, and {became}", "run it again"
+            )
         elif drop.state in LIVE and charge is not None and charge.state == "published":
             yield HealthCheck(
                 "drops",

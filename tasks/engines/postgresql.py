@@ -254,7 +254,7 @@ def _read_as(name: str, column: _Column, as_text: bool) -> tuple[str, str]:
     if column.type in _FLOATS | {"numeric"} and not (as_text and whole_decimal):
         if as_text:
             raise InputRefused(
-                f"column {name!r} is of type {column.type}, and units and items are told apart by text or "
+                f"column {name!r} is of type {column.type}, and units and items are distinguished by text or "
                 "whole numbers",
                 where="source.table",
                 hint="give a view that casts the column to text or bigint",

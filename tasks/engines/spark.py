@@ -404,7 +404,8 @@ def _read_as(name: str, kind: str, as_text: bool) -> tuple[str, str]:
     is_whole = kind.startswith("decimal") and kind.endswith(",0)")
     if as_text and number is not None and not is_whole:
         raise InputRefused(
-            f"column {name!r} is of type {kind}, and units and items are told apart by text or whole numbers",
+            f"column {name!r} is of type {kind}, and units and items are distinguished by text or whole "
+            "numbers",
             where="source.path",
             hint="write the column as text or integers",
         )

@@ -234,7 +234,9 @@ def _nearest(privacy: Privacy, near: Neighbours) -> str:
         return f"the invariants fix every number of the tables, and {privacy.symbol} protects nothing in them"
     cost = f"{privacy.symbol} = {near.loss.amount}"
     if near.units is None:
-        return f"a total is fixed; replacing one unit costs {cost}, and not every one can be replaced alone"
+        return (
+            f"a total is fixed; replacing one unit costs {cost}, and not every one can be replaced by itself"
+        )
     what = "one" if near.units == 1 else str(near.units)
     return f"a total is fixed: the smallest change that keeps it replaces {what}, which costs {cost}"
 

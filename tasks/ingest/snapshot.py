@@ -304,7 +304,7 @@ def _database_file(loaded: Loaded, url: str) -> Path:
     raise InputError(
         "there is no such database file",
         where="source.url",
-        hint="write sqlite:////absolute/path or sqlite:///path-beside-the-spec",
+        hint="write sqlite:////absolute/path or sqlite:///path-next-to-the-spec",
     )
 
 

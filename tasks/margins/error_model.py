@@ -58,19 +58,19 @@ MEANING: dict[Method, str] = {
         "Analytic, of a mean, quantile or rate: the margin reaches to the farthest value that a test on the "
         "noisy numbers behind it, made to agree, does not reject at the stated level; where not all cells of "
         "a level are shown, at the higher one that makes up for showing those that look full. So it holds at "
-        "least as often as stated over what is shown. Means and rates that noise alone could have made are "
-        "left blank, and of a rate over counts that may be zero there is no margin."
+        "least as often as stated over what is shown. Means and rates that noise by itself could have made "
+        "are left blank, and of a rate over counts that may be zero there is no margin."
     ),
     "beside": (
         "Analytic, of a quantile that was chosen: the margin reaches to the farthest value that noisy counts "
-        "of the values beside the chosen one leave possible, given how far a choice may miss. It holds at "
+        "of the values next to the chosen one leave possible, given how far a choice may miss. It holds at "
         "least as often as stated for each cell by itself, however small; in a cell with few records it is "
         "as wide as the bounds. The counts have a small part of the budget, and the choice the rest: it is "
         "usually much nearer to the truth than its margin says."
     ),
     "prior": (
         "The finest measured counts were drawn towards those that an earlier release published. How far true "
-        "counts lie from what is expected after it was learnt from the noisy counts alone, for cells of like "
+        "counts lie from what is expected after it was learnt only from the noisy counts, for cells of like "
         "size in that release; the interval around the published count holds the one that this gives for "
         "the drawn count, cut at zero. It holds on average over cells of like size and like distance from "
         "the earlier release, as far as that was learnt well, and not for each cell: among cells that hardly "
@@ -80,10 +80,10 @@ MEANING: dict[Method, str] = {
     ),
     "above": (
         "The finest measured counts were drawn towards what the level above makes expect: each area made up "
-        "like the one it lies in. How far true counts lie from that was learnt from the noisy counts alone, "
+        "like the one it lies in. How far true counts lie from that was learnt only from the noisy counts, "
         "for cells in which about as many are expected; the interval around the published count holds the "
         "one that this gives for the drawn count, cut at zero. It holds on average over such cells, as far "
-        "as that was learnt well, and not for each cell: areas look more alike than they are, and of those "
+        "as that was learnt well, and not for each cell: areas look more similar than they are, and of those "
         "that are made up unlike all others more lie outside. Levels above the finest have the intervals of "
         "their own noisy counts; those under from_noisy_cells the narrower ones of least squares over the "
         "noisy counts alone, which hold for each cell."
@@ -106,7 +106,7 @@ MEANING: dict[Method, str] = {
         "and not for each cell: a few cells may have much larger errors, and large counts among small ones "
         "often do. Where several levels were made to agree it is wider than it need be: what they gain "
         "from one another is not known. Levels under from_noisy_cells have the narrower intervals of "
-        "least squares over the noisy cells alone, which hold for each cell."
+        "least squares over only the noisy cells, which hold for each cell."
     ),
     "unknown": (
         "None: the mechanism does not know its error, and the spec buys no measurement of it "

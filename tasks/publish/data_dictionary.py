@@ -23,7 +23,7 @@ _FLAG_MEANING = {
     "unreliable": "use it with care: its margin of error is large",
     "suppressed": "left blank, because it is too uncertain to be of use",
     "unknown": "its margin of error is not known",
-    "zero": "measured and published as 0, and not told apart from 0: its margin says what may be there",
+    "zero": "measured and published as 0, and not distinguishable from 0: its margin says what may be there",
     "exact": "known without having been measured: by a public number, or because nobody can be in the cell",
 }
 NO_SECONDARY = (

@@ -163,7 +163,7 @@ def register_draft(
     make_once(record, json.dumps(asdict(laid_out)).encode())
     with run.ledger as ledger:
         ledger.submit_draft(name, measured.fence, digest=certificate, criteria=review.criteria)
-    note(f"the draft lies in {draft}, for {review.group or 'its owner alone'} to read")
+    note(f"the draft lies in {draft}, for {review.group or 'only its owner'} to read")
 
 
 @stage("publish the draft")

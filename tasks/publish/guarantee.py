@@ -108,7 +108,7 @@ def _fixed(privacy: Privacy, near: Neighbours, unit: str) -> list[str]:
         ]
     if near.units > 1:
         return [
-            f"They fix totals, so that no {unit} can be added, removed or replaced alone: the smallest "
+            f"They fix totals, so that no {unit} can be added, removed or replaced by itself: the smallest "
             f"change that keeps all invariants replaces {near.units} at once, which costs {cost}.{TOTALS}"
         ]
     counted = " in the same cells of the invariants" if near.fixed == "marginals" else ""
@@ -125,12 +125,12 @@ def _of_values(near: Neighbours, unit: str) -> list[str]:
     after = _percent(membership_bound(PRIOR, float(near.loss.amount)))
     if near.units is not None and near.units > 1:
         first = (
-            f"Whoever gave one of two inputs that differ so a probability of {_percent(PRIOR)} can be at "
+            f"Anyone who gave one of two inputs that differ so a probability of {_percent(PRIOR)} can be at "
             f"most {after} sure of it afterwards."
         )
     else:
         first = (
-            f"Whoever knew that a certain {unit} was in the data and gave a certain value of theirs a "
+            f"Anyone who knew that a certain {unit} was in the data and gave a certain value of theirs a "
             f"probability of {_percent(PRIOR)} can be at most {after} sure of that value afterwards."
         )
     return [
@@ -147,9 +147,9 @@ def _of_tests(near: Neighbours, unit: str) -> list[str]:
     power = _percent(best_test(near.loss.amount, alarm))
     if near.change == "add-remove":
         first = (
-            f"Whoever tries to tell from this release whether a certain {unit} is in the data, and says so "
-            f"wrongly in at most {_percent(alarm)} of the cases where it is not, says so rightly in at most "
-            f"{power} of the cases where it is."
+            f"Anyone who tries to tell from this release whether a certain {unit} is in the data, and says "
+            f"so wrongly in at most {_percent(alarm)} of the cases where it is not, says so rightly in at "
+            f"most {power} of the cases where it is."
         )
     else:
         several = near.units is not None and near.units > 1
@@ -159,8 +159,8 @@ def _of_tests(near: Neighbours, unit: str) -> list[str]:
             else f"of two values a certain {unit} has"
         )
         first = (
-            f"Whoever tries to tell from this release which {what}, and takes the first for the second in at "
-            f"most {_percent(alarm)} of all cases, recognises the second in at most {power} of all cases."
+            f"Anyone who tries to tell from this release which {what}, and takes the first for the second in "
+            f"at most {_percent(alarm)} of all cases, recognises the second in at most {power} of all cases."
         )
     return [
         first,

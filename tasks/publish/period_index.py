@@ -189,7 +189,7 @@ def _point_to(period: Path, release_id: str | None) -> None:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            note(f"no link can be made in {period}: {INDEX} alone says what is current")
+            note(f"no link can be made in {period}: only {INDEX} says what is current")
         finally:
             aside.unlink(missing_ok=True)
     sync_folder(period)

@@ -261,7 +261,7 @@ def _hint(folder: Path) -> str:
     from tabularium.tasks.publish.period_index import CURRENT
 
     if os.path.lexists(folder / CURRENT):
-        return f"name {folder / CURRENT}, or a release beside it"
+        return f"name {folder / CURRENT}, or a release next to it"
     periods = sorted(path.parent.name for path in islice(folder.glob(f"*/{CURRENT}"), _MOST_PERIODS))
     if not periods:
         return f"name the folder that holds {CERTIFICATE}"

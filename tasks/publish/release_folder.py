@@ -295,7 +295,7 @@ def well_formed(folder: Path) -> Iterator[None]:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         at = f"{type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}"
         raise damaged(
-            folder, f"{CERTIFICATE}, or a file beside it, says what no release says ({at})"
+            folder, f"{CERTIFICATE}, or a file next to it, says what no release says ({at})"
         ) from None
 
 

@@ -100,7 +100,7 @@ def _loss(certificate: Certificate) -> dict[str, Any]:
     amount = privacy.loss
     how = "has or lacks" if privacy.relation == "add-remove" else "has another value for"
     most = privacy.max_contributions
-    records = f", of which at most {most} records are counted" if unit != "record" else ""
+    records = f", and at most {most} of its records are counted" if unit != "record" else ""
     details = [f"{symbol} is exactly {amount} for one {unit}."]
     details += [
         f"This implies epsilon = {at_most(pair.epsilon)} at delta = {pair.delta}."
@@ -211,7 +211,7 @@ def _audited(audits: Mapping[str, Audit | None]) -> Iterator[str]:
         yield (
             f"{name}: audited on {audit.date}. Replayed under the same outputs, the worst of "
             f"{replayed.pairs} pairs of neighbours lost {replayed.largest_share:g} of its budget (more "
-            "than 1 would be a leak); outputs alone show a loss of at least "
+            "than 1 would be a leak); the outputs by themselves show a loss of at least "
             f"{shown.at_least:g}, where {shown.budget} is allowed."
         )
 

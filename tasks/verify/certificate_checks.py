@@ -115,7 +115,7 @@ def text_of(value: Any) -> str:
 
 
 CHECKS = (
-    Check(_GROUP, "its spec can be read, with the code lists and invariants beside it", _spec),
+    Check(_GROUP, "its spec can be read, with the code lists and invariants next to it", _spec),
     Check(_GROUP, "spec, code lists and invariants are the ones that it names", _lists),
     Check(_GROUP, "it names the files that such a release has, and no others", _names),
     Check(_GROUP, "it fits itself: what follows from spec, transcript and digests is what it says", _itself),

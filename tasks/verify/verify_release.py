@@ -99,8 +99,8 @@ WITHOUT_TABLES: tuple[Check, ...] = (
 CHECKS = (*WITHOUT_TABLES, *number_checks.CHECKS)
 
 NOBODY_CAN = (
-    "that the noise was random: whoever drew it could have known it beforehand, and no one can tell from the "
-    "numbers",
+    "that the noise was random: anyone who drew it could have known it beforehand, and no one can tell "
+    "from the numbers",
     "that the counts were true: what was counted never leaves the agency",
 )
 """What no check of a release can show."""

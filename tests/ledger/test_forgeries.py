@@ -395,7 +395,7 @@ LIES: list[tuple[str, Lie]] = [
     ),
     ("allows attempts before those there were are used up, or more than", (of("attempts"), {"allowed": 7})),
     ("names a population that no account is about", (of("disjoint"), {"other": "nowhere"})),
-    ("withdraws that two populations are disjoint, which nobody said", (of("overlapping"), {}, of("overlapping"))),
+    ("withdraws that two populations are disjoint, which nobody declared", (of("overlapping"), {}, of("overlapping"))),
     ("confirms what was not put back", (of("confirmed"), {}, of("confirmed"))),
     ("confirms what was not put back", (of("confirmed"), {"mark": "0" * 64})),
 ]  # fmt: skip

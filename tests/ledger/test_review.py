@@ -92,7 +92,7 @@ def test_what_a_revoked_key_signed_of_populations_counts_no_more(
     [
         (("census", "census"), True, BadValue, "is named twice"),
         (("census", "wagse"), True, BadValue, "no account is about this population"),
-        (("census", "wages"), False, Conflict, "nobody said that they are disjoint"),
+        (("census", "wages"), False, Conflict, "nobody declared that they are disjoint"),
     ],
 )
 def test_what_cannot_be_said_of_populations(

@@ -75,7 +75,7 @@ def test_caps_of_a_period_and_a_product_are_told_before_the_ledger_refuses(tmp_p
         ledger.reserve("people", release_id="r1", **about)  # type: ignore[arg-type]
     said = said_of(spec, home.path) or ""
     assert (
-        "enough for 15 more periods of this spec; beside the other products of the account not enough" in said
+        "enough for 15 more periods of this spec; with the other products of the account not enough" in said
     )
     assert "of the 1 for one period 2/5 is left in 2026, which does not pay for it" in said
     with Ledger.connect(home.ledger_url) as ledger:

@@ -79,7 +79,7 @@ def test_answers_say_what_to_quote_and_come_in_the_order_of_the_table(release: t
 def test_a_folder_of_periods_is_named_with_what_lies_in_it(scene: tuple[Path, Path]) -> None:
     with pytest.raises(InputError, match=r"it holds those of 2026, 2027: name for instance .*2027/current"):
         tb.open(scene[0])
-    with pytest.raises(InputError, match=r"name .*2026/current, or a release beside it"):
+    with pytest.raises(InputError, match=r"name .*2026/current, or a release next to it"):
         tb.open(scene[0] / "2026")
 
 

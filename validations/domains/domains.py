@@ -280,7 +280,7 @@ def total_notes(domains: Mapping[str, Domain]) -> list[str]:
         if code is not None:
             notes.append(
                 f"column {name}: the code {quoted(code)} seems to be the total of the others, and counts as "
-                "a category beside them; leave it out, or make it their parent"
+                "a category like them; leave it out, or make it their parent"
             )
     return notes
 

@@ -365,7 +365,7 @@ def in_words(rule: Rule) -> str:
         words.append(
             f"the total differs from the one published for the period before, if there is one, by at most "
             f"{_percent(rule.change_from_last)} of it; where that is less than one row it fixes the "
-            "total, and then nothing can be added or removed alone"
+            "total, and then nothing can be added or removed by itself"
         )
     return "; ".join(words)
 

@@ -412,7 +412,7 @@ def store_problem(address: str) -> tuple[str, str] | None:
     """Return what is wrong with an address in a store and a hint; None if nothing is."""
     bucket, _, key = address.partition("://")[2].partition("/")
     if "::" in address:
-        return "`::` joins file systems, and some keep copies", "write the address in the store alone"
+        return "`::` joins file systems, and some keep copies", "write only the address in the store"
     if not bucket or not key.strip("/") or any(mark in bucket for mark in WILD):
         return "names no object", "write for instance s3://bucket/persons-{period}/*.parquet"
     if any("**" in part and part != "**" for part in key.split("/")):

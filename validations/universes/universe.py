@@ -209,7 +209,7 @@ def in_plain_words(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list[str
                 mask = mask | (np.array(domains[name].codes) == domains[name].other)
             if mask is not None and not mask.all():
                 left = f"{int(mask.sum())} of {mask.size} values of {name}"
-                rest = "zero" if table.mechanism in CELL_BY_CELL else "noise alone"
+                rest = "zero" if table.mechanism in CELL_BY_CELL else "only noise"
                 notes.append(f"table {table.name} counts nobody but in {left}: its other cells are {rest}")
     if len(keys) > 1:
         notes.append(

@@ -106,7 +106,7 @@ def say_decided(decided: Decided) -> None:
 
 def _say_resumed(resumed: Collection[str], resume_error: str = "") -> None:
     if resume_error:
-        say(f"Runs that wait for this could not be told ({resume_error}); {_LATER}.")
+        say(f"Runs that wait for this could not be notified ({resume_error}); {_LATER}.")
     elif resumed:
         say(f"{len(resumed)} waiting {'run goes' if len(resumed) == 1 else 'runs go'} on.")
 

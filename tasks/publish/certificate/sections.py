@@ -212,12 +212,12 @@ SIDE_CHANNELS = (
     ),
     schema.SideChannel(
         channel="refusals, logs, messages, the orchestrator's database",
-        considered="Why data were refused is told on the local terminal and in the home alone; that a "
+        considered="Why data were refused is shown only on the local terminal and in the home; that a "
         "run was refused, and in which stage, is seen by who sees runs, and no budget covers it.",
     ),
     schema.SideChannel(
         channel="running time and memory",
-        considered="Seen by operators alone, and listed as outside the guarantee; the samplers do not "
+        considered="Seen only by operators, and listed as outside the guarantee; the samplers do not "
         "run in constant time, so that who can time a run on its machine may learn something of the noise.",
     ),
     schema.SideChannel(
@@ -236,7 +236,7 @@ SIDE_CHANNELS = (
         "own, bit for bit under the same outputs of the noise.",
     ),
     schema.SideChannel(
-        channel="whoever can read the machine while it runs",
+        channel="anyone who can read the machine while it runs",
         considered="Not closed: the secure workspace holds microdata while a run lasts, and the home "
         "holds the noisy measurements; both are closed to other users of the machine, and to nobody who "
         "administers it.",
@@ -291,7 +291,7 @@ _DRAWN_TOWARDS = (
 _ABOVE = (
     "The finest measured counts of some tables are drawn towards what the level above makes expect, each "
     "area made up like the one it lies in, as far as the noisy counts bear it out. Biased: areas look more "
-    "alike than they are; `tables.NAME.above.differences` says by how much on average."
+    "similar than they are; `tables.NAME.above.differences` says by how much on average."
 )
 _CONSISTENCY = (
     "Weighted least squares over levels and tables: linear, and unbiased as far as the measurements are "
@@ -313,7 +313,7 @@ _MARGINS = (
     "numbers and from public seeds, and cost nothing beyond `of_it_for_margins`."
 )
 _QUALITY = (
-    "Cells are flagged or left blank by published counts and margins alone. What is shown is selected by "
+    "Cells are flagged or left blank only by published counts and margins. What is shown is selected by "
     "that: a mean over the cells that are left is biased upwards."
 )
 

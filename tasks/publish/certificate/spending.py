@@ -118,9 +118,9 @@ _Kind = Literal["tally", "table", "measure", "histogram"]
 _SUMS = (
     "Tallies, tables, levels and histograms see the same records one after the other: what they cost is "
     "added (sequential composition; exact for ε and for ρ).",
-    "Draws inside one scope of disjoint cells count as the dearest of its branches: a record is in one "
-    "cell of a table. The evidence is in the transcript, where `branches` names scope and branch of every "
-    "draw; the noise channel gave each branch its cells, and refuses a cell that another branch has.",
+    "Draws inside one scope of disjoint cells count as the most expensive of its branches: a record is in "
+    "one cell of a table. The evidence is in the transcript, where `branches` names scope and branch of "
+    "every draw; the noise channel gave each branch its cells, and refuses a cell that another branch has.",
     "One unit changes at most `changed_records` records, k; what it loses follows by group privacy: k "
     "times the ε of a record, or k² times the ρ.",
     "Releases of one account are added too, whatever their periods: no composition in parallel over releases "

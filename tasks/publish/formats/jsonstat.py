@@ -46,7 +46,7 @@ class JsonStat(TableFormat):
 
     name = "jsonstat"
     summary = (
-        "`<table>.jsonstat.json` (JSON-stat 2.0): margins of error as numbers beside counts, flags as the "
+        "`<table>.jsonstat.json` (JSON-stat 2.0): margins of error as numbers next to counts, flags as the "
         "status of each number; at most 2 097 152 numbers a table"
     )
     kinds = (FileKind(".jsonstat.json", "JSON-stat 2.0", "JSON-stat 2.0", "application/json", "JSON"),)

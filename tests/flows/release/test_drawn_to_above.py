@@ -27,7 +27,7 @@ def test_it_is_told_and_can_be_made_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert told["above"]["cells"] > 0
     assert [each["step"] for each in certificate["postprocessing"]["steps"]][:2] == ["mechanism", "above"]
     report = (folder / "report.html").read_text()
-    assert "areas look more alike than they are" in report
+    assert "areas look more similar than they are" in report
     books = tmp_path / "books.jsonl"
     with Ledger.connect(home.ledger_url) as ledger:
         export(ledger, books)

@@ -178,7 +178,10 @@ def test_published_means_answer_for_themselves_alone() -> None:
             "sum(incme)",
             "no measure or attribute `incme`; did you mean `income`? known are `age`, `sex`, `income`",
         ),
-        ("sum(income) where income > 5", "`income` is a measure, by whose values no records were told apart"),
+        (
+            "sum(income) where income > 5",
+            "`income` is a measure, and the release does not separate records by its values",
+        ),
         ("sum(income up to 5)", "the bounds of a measure are known; leave `up to` out"),
         ("sum(income) by income", "sum of `income` by itself says nothing"),
         ("quantile(income, 2)", "`2` is not between 0 and 1; 0.25 is the lower quartile"),

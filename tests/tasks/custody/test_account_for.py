@@ -66,7 +66,7 @@ def test_drops_that_do_not_fit(published: tuple[Home, Path]) -> None:
     waits = drop(home, state="arrived", lies=None)
     assert sorted(found(home)) == sorted(
         [
-            f"fail drops: {lost}: said to be published, and the ledger knows no release of it",
+            f"fail drops: {lost}: recorded as published, and the ledger knows no release of it",
             f"warn drops: {behind}: started, and its release is published",
             f"warn drops: {waits}: arrived, found at 2020-09-13T12:26:40Z",
         ]

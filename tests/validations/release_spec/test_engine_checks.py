@@ -92,7 +92,7 @@ def test_what_cannot_be_or_is_not_safe_is_refused(source: str, field: str, said:
 def test_look_ups_of_the_unit_are_refused(tmp_path: Path) -> None:
     more = "lookups:\n  homes: {path: homes.parquet, unit: person}\n"
     problems = examine(written(tmp_path, PARQUET, more)).problems
-    assert any("spark joins public look-ups alone" in problem.what for problem in problems), problems
+    assert any("spark joins only public look-ups" in problem.what for problem in problems), problems
 
 
 def test_the_command_line_names_another_place_of_the_same_engine(tmp_path: Path) -> None:

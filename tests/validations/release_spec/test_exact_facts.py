@@ -39,7 +39,7 @@ def test_every_rule_that_held_is_said_in_words_with_its_numbers(tmp_path: Path) 
         "max_rejected: at most 1 % of the records were rejected",
         "row_count: at least 600 and at most 600 rows; the total differs from the one published for the "
         "period before, if there is one, by at most 20 % of it; where that is less than one row it fixes the "
-        "total, and then nothing can be added or removed alone",
+        "total, and then nothing can be added or removed by itself",
         "nulls(sex): at most 2 % of the rows are null",
         "invalid(sex): at most 0 % of the rows lie outside the domain",
         "range(age): all values are at least 0 and at most 97",

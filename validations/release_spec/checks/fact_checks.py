@@ -268,7 +268,7 @@ def _check_over(partial: PartialSpec, path: Path, table: TableEntry, name: str) 
             return
         level = known.level if known.along == along.name else None
     if level is None or nodes_to(along, level) < nodes_to(along, _deepest(table, along.levels)):
-        at = "has it at its leaves alone" if level is None else f"stops at {quoted(level)}"
+        at = "has it only at its leaves" if level is None else f"stops at {quoted(level)}"
         partial.add(path, f"along {quoted(along.name)} {quoted(name)} {at}", hint)
 
 

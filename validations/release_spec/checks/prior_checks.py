@@ -73,8 +73,8 @@ def prior_notes(spec: ReleaseSpec) -> Iterator[str]:
     for table in spec.tables:
         if table.prior == ABOVE:
             yield (
-                f"table {table.name} is drawn towards the level above: areas look more alike than they are, "
-                "so it is no table to find the unusual ones by"
+                f"table {table.name} is drawn towards the level above: areas look more similar than they "
+                "are, so it is no table to find the unusual ones by"
             )
         elif table.prior is not None:
             yield (

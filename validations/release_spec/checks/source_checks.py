@@ -50,7 +50,7 @@ def check_source(partial: PartialSpec) -> None:
     if isinstance(source, SparkFiles | PostgresTable):
         for name, look in partial.lookups.items():
             if look is not None and look.public is None:
-                what = f"{source.engine} joins public look-ups alone"
+                what = f"{source.engine} joins only public look-ups"
                 hint = (
                     "join the privacy unit's rows in a view or before writing the files, and name that source"
                 )
@@ -294,7 +294,7 @@ def look_up_notes(spec: ReleaseSpec) -> Iterator[str]:
     unit = spec.privacy.unit
     for name, look in spec.lookups.items():
         if look.unit is not None:
-            yield f"look-up {name}: a {unit.called} finds its own rows alone, none where a key has several"
+            yield f"look-up {name}: a {unit.called} finds only its own rows, none where a key has several"
         elif look.looked_up == unit.column:
             yield (
                 f"look-up {name} has a key for each {unit.called}, and nothing in it is protected: if it "

@@ -652,7 +652,7 @@ def why_not(partial: PartialSpec, table: Table, cells: int) -> str | None:
         and not (steps.consistency and steps.nonnegativity and steps.rounding),
         "it must be counted by DuckDB, without source.engine": source is not None
         and source.engine != "duckdb",
-        f"a family, or all roots, have more than {HELD:,} cells: a level between or above would mend that": (
+        f"a family, or all roots, have more than {HELD:,} cells: a level between or above would solve that": (
             _largest_family(partial, table) > HELD
         ),
     }

@@ -53,7 +53,7 @@ _STATUS_NAMES = {
     "U": "Low reliability: its margin of error is large",
     "Q": "Missing value; suppressed",
     "V": "Unvalidated: its margin of error is not known",
-    "N": "Not significant: measured, published as 0, and not told apart from 0",
+    "N": "Not significant: measured, published as 0, and not distinguishable from 0",
 }
 
 _XML_PARENT = re.compile("[A-Za-z][A-Za-z0-9_-]*")
