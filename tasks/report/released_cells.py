@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 import duckdb
@@ -32,6 +33,12 @@ def ask(sql: str, parts: Iterable[Mapping[str, NDArray[Any]]]) -> list[tuple[Any
     """Return the rows of a query over the table ``cells``, whose columns come in parts.
 
     There, what is not a finite number is null. One thread asks, so that sums come out the same each time.
+    What does not fit into memory goes to a temporary folder that nobody else may read.
+
+    Raises
+    ------
+    PublicationError
+        There is not enough memory, or not enough room in that folder.
     """
     raised: list[Exception] = []
 
@@ -49,10 +56,18 @@ def ask(sql: str, parts: Iterable[Mapping[str, NDArray[Any]]]) -> list[tuple[Any
 
     stream = batches()
     first = next(stream)
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with (
+        TemporaryDirectory() as aside,
+        duckdb.connect(config={"threads": 1, "temp_directory": aside}) as connection,
+    ):
         connection.register("cells", pa.RecordBatchReader.from_batches(first.schema, chain([first], stream)))
         try:
             return list(connection.execute(sql).fetchall())
+        except duckdb.OutOfMemoryException:
+            raise PublicationError(
+                "there is not enough memory to summarise the cells of a table",
+                hint=f"free memory, or room in {gettempdir()}, and run again",
+            ) from None
         except duckdb.Error:
             if not raised:
                 raise

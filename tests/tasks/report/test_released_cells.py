@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 from hypothesis import given
@@ -34,3 +36,15 @@ def test_a_part_that_cannot_be_read_is_told_as_it_was_raised() -> None:
 
     with pytest.raises(PublicationError, match="the file is damaged"):
         ask("select count(*) from cells", parts())
+
+
+def test_memory_that_does_not_suffice_is_named_and_nothing_is_left_in_the_folder_of_the_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = duckdb.connect
+    limits = {"memory_limit": "16MB", "max_temp_directory_size": "1MB"}
+    monkeypatch.setattr("duckdb.connect", lambda config: connect(config={**config, **limits}))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PublicationError, match="not enough memory to summarise the cells"):
+        ask("select quantile_disc(x, 0.5) from cells", [{"x": np.arange(4_000_000.0)}])
+    assert not list(tmp_path.iterdir())
