@@ -40,9 +40,7 @@ DATA = {
 #: What ``benchmarks.bench_ranges`` calls a ratio -> what it is on the page.
 RATIOS = {
     "random": "random ranges",
-    "but kd_tree": "random ranges, without `kd_tree`",
     "short": "ranges of 2 to 64 cells, `longest: 64`",
-    "but kd_tree, short": "the same, without `kd_tree`",
     "cells": "single cells",
     "cells, to 64": "single cells, `longest: 64`",
 }
