@@ -35,7 +35,7 @@ FOR_RANGES: tuple[dict[str, Any], ...] = ({}, {"workload": "ranges"}, {"boost": 
 #: Kinds of data in the tables of ``benchmarks.bench_histograms``; it measures more.
 DATA = {
     "areas": ("waitakere", "waitakere grid", "dwellings"),
-    "rows": ("HEPTH", "MEDCOST", "PATENT", "ADULT_caploss"),
+    "rows": ("HEPTH", "PATENT", "ADULT_caploss"),
 }
 #: What ``benchmarks.bench_ranges`` calls a ratio -> what it is on the page.
 RATIOS = {
