@@ -35,16 +35,12 @@ FOR_RANGES: tuple[dict[str, Any], ...] = ({}, {"workload": "ranges"}, {"boost": 
 #: Kinds of data in the tables of ``benchmarks.bench_histograms``; it measures more.
 DATA = {
     "areas": ("waitakere", "waitakere grid", "dwellings"),
-    "rows": ("HEPTH", "MEDCOST", "PATENT", "ADULT_caploss"),
+    "rows": ("HEPTH", "PATENT", "ADULT_caploss"),
 }
-#: A map and a sparse row of ``benchmarks.bench_histograms``.
-ACCURACY = ("waitakere grid", "ADULT_caploss")
 #: What ``benchmarks.bench_ranges`` calls a ratio -> what it is on the page.
 RATIOS = {
     "random": "random ranges",
-    "but kd_tree": "random ranges, without `kd_tree`",
     "short": "ranges of 2 to 64 cells, `longest: 64`",
-    "but kd_tree, short": "the same, without `kd_tree`",
     "cells": "single cells",
     "cells, to 64": "single cells, `longest: 64`",
 }
@@ -115,22 +111,6 @@ def cell_errors(kind: str) -> str:
     return table(
         ("ε = " + "/".join(f"{float(Fraction(each)):g}" for each in epsilons), *DATA[kind]),
         [(_code(label), *(figures(label, data) for data in DATA[kind])) for label in labels],
-    )
-
-
-def accuracy(name: str) -> str:
-    """Return the error of a cell of a mechanism on a map and on a sparse row, beside noise on every cell."""
-    error = {
-        (row["mechanism"], row["data"]): number(float(row["mean |error|"]))
-        for row in HISTOGRAMS.read()
-        if row["epsilon"] == "1/10"
-    }
-    own, plain = ([error[each, data] for data in ACCURACY] for each in (name, "identity"))
-    return fill(
-        f"At ε = 0.1 the mean error of a cell is {own[0]} on a map (`{ACCURACY[0]}`) and {own[1]} on a sparse "
-        f"row (`{ACCURACY[1]}`), where `identity` has {plain[0]} and {plain[1]}: [all results](accuracy.md).",
-        100,
-        break_on_hyphens=False,
     )
 
 
@@ -260,7 +240,6 @@ MAKERS = {
     "parameters": parameters,
     "mechanisms": mechanisms,
     "mechanism-list": mechanism_list,
-    "accuracy": accuracy,
     "cell-errors": cell_errors,
     "range-errors": range_errors,
     "reproduction": reproduction,
