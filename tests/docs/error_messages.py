@@ -51,42 +51,35 @@ SECTIONS = {
             _row(
                 "is kept locked by another process",
                 "A writer hangs.",
-                "On a server its session ends after a minute; else "
-                "[find it](move-to-postgresql.md#keep-others-from-waiting). Run again.",
+                "Wait a minute, or [find it](move-to-postgresql.md#keep-others-from-waiting). Run again.",
             ),
             _row(
                 "cannot be reached",
-                "No server, or it turned this login away: a wrong password, `pg_hba.conf`, or no right to connect.",
-                "Check the server; as the owner of the database `GRANT CONNECT ON DATABASE … TO` that login.",
+                "No server, or it turned this login away.",
+                "Check server, password and `pg_hba.conf`; `GRANT CONNECT ON DATABASE … TO` that login.",
             ),
             _row("was cut off from this process", "Connection or server went away.", "Run again."),
             _row("has no space left on its disk", "Nothing was written.", "Free some space, run again."),
             _row(
                 "the clock of this machine is behind",
                 "The last entry is more than ten minutes ahead.",
-                "Set the clock. If that entry's time is wrong, set `TABULARIUM_CLOCK_TOLERANCE` to more minutes until "
-                "then.",
+                "Set the clock. If the entry is wrong, set `TABULARIUM_CLOCK_TOLERANCE` to more minutes until then.",
             ),
             _row(
-                "an entry dated behind the server's clock",
-                "A machine that charges, or opens an account, is more than ten minutes slow.",
+                "an entry dated behind the server's clock | an entry dated ahead of the server's clock",
+                "A machine is more than ten minutes behind, or five ahead.",
                 "Set its clock, or the server's; no tolerance helps.",
-            ),
-            _row(
-                "an entry dated ahead of the server's clock",
-                "More than five minutes ahead.",
-                "Set the machine's clock, or the server's.",
             ),
             _row(
                 "is dated after this clock's day",
                 "This clock is behind, another was more than a day ahead, or somebody planted the entry.",
-                "Look at the clocks; find out who wrote it. Until that time, charges need a larger "
-                "`TABULARIUM_CLOCK_TOLERANCE` (minutes).",
+                "Set the clocks; find out who wrote it. Until that time, charges need a larger "
+                "`TABULARIUM_CLOCK_TOLERANCE`.",
             ),
             _row("is a copy that takes no entries", "The URL names a standby.", "Use the primary's."),
             _row(
                 "cannot hold a ledger: the database's encoding is not UTF8",
-                "A ledger in another encoding is read-only.",
+                "It is read-only.",
                 "`CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0`, then `ledger export` and `ledger restore`.",
             ),
             _row(
@@ -96,8 +89,8 @@ SECTIONS = {
             ),
             _row(
                 "the witness file could not be",
-                "The disk, the file's owner, or a process that hangs. The entry is committed.",
-                "Correct that, run again.",
+                "The entry is committed.",
+                "Look at the disk, the file's owner, processes that hang; run again.",
             ),
         ),
     ),
@@ -115,8 +108,7 @@ SECTIONS = {
                 "its drawing was cut off … times",
                 "Three runs of this release ended while they drew noise.",
                 "Find out what ended them: memory, a time limit, the disk. Only then `tabularium ledger "
-                "allow-attempts ID --reason …`, with `--key FILE` if a signature is needed. It allows three more; "
-                "the certificate says how many there were.",
+                "allow-attempts ID --reason …`, with `--key FILE` if a signature is needed.",
             ),
         ),
     ),
@@ -127,25 +119,24 @@ SECTIONS = {
             _row(
                 "the ledger is read-only: … | it lacks entry … as the witness file names it "
                 "| it lacks entry … as a measurement file, certificate or head file names it",
-                "An old copy was put in place: one of these files knows of an entry that it lacks.",
-                "[Restore](back-up-and-restore.md#restore) the newest. Never move away the release that knows "
-                "more.",
+                "An old copy was put in place.",
+                "[Restore](back-up-and-restore.md#restore) the newest. Never move away the release that knows more.",
             ),
             _row(
                 "this release is published and the ledger does not know of it",
-                "The same; or somebody put that folder there.",
-                "Restore the newest; if this is it, find out who put the folder there.",
+                "The same, or somebody put that folder there.",
+                "Restore the newest; if this is it, find out who did.",
             ),
             _row(
                 "this release was drawn under another ledger",
-                "The ledger was begun again, or `TABULARIUM_LEDGER` names another one than before.",
+                "`TABULARIUM_LEDGER` names another one, or it was begun again.",
                 "Open the ledger that drew it.",
             ),
             _row(
                 "this agency's secret does not vouch for them",
-                "Heads in the publication folder that are not this agency's, or were altered. They do not count.",
-                "If another home published there, remove its releases, or give each home a `publication.folder` of "
-                "its own. Otherwise find out who put them there.",
+                "Heads in the publication folder are another home's, or were altered.",
+                "Remove that home's releases, or give each home a `publication.folder` of its own. Else find "
+                "out who put them there.",
             ),
             _row(
                 "it was put back from a backup, and",
@@ -154,12 +145,12 @@ SECTIONS = {
             ),
             _row(
                 "no second witness: each",
-                "Only publication folders would notice an old home, each by its own releases.",
-                "Set `TABULARIUM_WITNESS` ([the witness](back-up-and-restore.md#the-witness)).",
+                "They may not notice an old home.",
+                "Set [`TABULARIUM_WITNESS`](back-up-and-restore.md#the-witness).",
             ),
             _row(
                 "the agency secret is missing",
-                "The ledger holds charges or was used with a secret, and the home has none.",
+                "The ledger was used with one.",
                 "Put `secret` back from the [backup](back-up-and-restore.md#restore). Never make one.",
             ),
             _row(
@@ -186,11 +177,11 @@ SECTIONS = {
             _row(
                 "refused an entry that does not follow from those before it",
                 "This program writes no such entry. Nothing was appended.",
-                "Find out who appends past it.",
+                "Find out who does.",
             ),
             _row(
                 "entry … …",
-                "From a charge or `ledger show`: it was written past this program. Nothing is charged on it.",
+                "The same. Nothing is charged on it.",
                 "`ledger verify`; restore the newest backup before it.",
             ),
             _row(
@@ -205,7 +196,7 @@ SECTIONS = {
             ),
             _row(
                 "may create objects in its schema",
-                "Others could put functions or operators there.",
+                "Others could put functions there.",
                 "Run the roles; revoke what it names; look for what they created.",
             ),
             _row(
@@ -265,7 +256,7 @@ SECTIONS = {
             ),
             _row(
                 "the store does not answer (…)",
-                "The kind of error is in brackets; the package's own words may quote what it sent.",
+                "The kind of error is in brackets.",
                 "A scheduled run tries again.",
             ),
             _row(
