@@ -44,31 +44,9 @@ SECTIONS = {
         "the-machine-and-the-connection",
         (
             _row(
-                "another live process is working on it",
-                "A run of the same release is alive.",
-                "Wait, or end that process.",
-            ),
-            _row(
                 "is kept locked by another process",
                 "A writer hangs.",
                 "Wait a minute, or [find it](move-to-postgresql.md#keep-others-from-waiting). Run again.",
-            ),
-            _row(
-                "cannot be reached",
-                "No server, or it turned this login away.",
-                "Check server, password and `pg_hba.conf`; `GRANT CONNECT ON DATABASE … TO` that login.",
-            ),
-            _row("was cut off from this process", "Connection or server went away.", "Run again."),
-            _row("has no space left on its disk", "Nothing was written.", "Free some space, run again."),
-            _row(
-                "the clock of this machine is behind",
-                "The last entry is more than ten minutes ahead.",
-                "Set the clock. If the entry is wrong, set `TABULARIUM_CLOCK_TOLERANCE` to more minutes until then.",
-            ),
-            _row(
-                "an entry dated behind the server's clock | an entry dated ahead of the server's clock",
-                "A machine is more than ten minutes behind, or five ahead.",
-                "Set its clock, or the server's; no tolerance helps.",
             ),
             _row(
                 "is dated after this clock's day",
@@ -76,21 +54,10 @@ SECTIONS = {
                 "Set the clocks; find out who wrote it. Until that time, charges need a larger "
                 "`TABULARIUM_CLOCK_TOLERANCE`.",
             ),
-            _row("is a copy that takes no entries", "The URL names a standby.", "Use the primary's."),
             _row(
                 "cannot hold a ledger: the database's encoding is not UTF8",
                 "It is read-only.",
                 "`CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0`, then `ledger export` and `ledger restore`.",
-            ),
-            _row(
-                "its file has more than one name",
-                "A hard link to the SQLite file.",
-                "`find / -samefile ledger.db`, and remove the others.",
-            ),
-            _row(
-                "the witness file could not be",
-                "The entry is committed.",
-                "Look at the disk, the file's owner, processes that hang; run again.",
             ),
         ),
     ),
@@ -133,22 +100,6 @@ SECTIONS = {
                 "Open the ledger that drew it.",
             ),
             _row(
-                "this agency's secret does not vouch for them",
-                "Heads in the publication folder are another home's, or were altered.",
-                "Remove that home's releases, or give each home a `publication.folder` of its own. Else find "
-                "out who put them there.",
-            ),
-            _row(
-                "it was put back from a backup, and",
-                "A restored ledger cannot know what came after its backup.",
-                "[Confirm its head](back-up-and-restore.md#restore).",
-            ),
-            _row(
-                "no second witness: each",
-                "They may not notice an old home.",
-                "Set [`TABULARIUM_WITNESS`](back-up-and-restore.md#the-witness).",
-            ),
-            _row(
                 "the agency secret is missing",
                 "The ledger was used with one.",
                 "Put `secret` back from the [backup](back-up-and-restore.md#restore). Never make one.",
@@ -168,16 +119,6 @@ SECTIONS = {
                 "an entry has been altered | does not continue the entry before it, which",
                 "An entry was edited.",
                 "Stop releases; restore; compare with exports.",
-            ),
-            _row(
-                "a running sum in the last entry",
-                "Somebody wrote an entry past this program.",
-                "`ledger verify` names it; restore the newest backup before it.",
-            ),
-            _row(
-                "refused an entry that does not follow from those before it",
-                "This program writes no such entry. Nothing was appended.",
-                "Find out who does.",
             ),
             _row(
                 "entry … …",
@@ -239,31 +180,6 @@ SECTIONS = {
         SOURCE,
         "read-from-an-object-store",
         (
-            _row(
-                "there is no such object, or no such bucket",
-                "The address names nothing.",
-                "Check the path. A scheduled run waits for it.",
-            ),
-            _row(
-                "the store gives no access",
-                "Credentials are missing, or may not list or read.",
-                "Set them in the environment, or have the right granted.",
-            ),
-            _row(
-                "the package … is missing",
-                "It reads from this kind of store.",
-                "Install it where the run is.",
-            ),
-            _row(
-                "the store does not answer (…)",
-                "The kind of error is in brackets.",
-                "A scheduled run tries again.",
-            ),
-            _row(
-                "the source changed while it was read",
-                "Something was changed, added or removed.",
-                "Run again.",
-            ),
             _row(
                 "… does not fit on its disk",
                 "Copies need room for all objects and 256 MiB more.",
