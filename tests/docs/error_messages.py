@@ -54,11 +54,6 @@ SECTIONS = {
                 "Set the clocks; find out who wrote it. Until that time, charges need a larger "
                 "`TABULARIUM_CLOCK_TOLERANCE`.",
             ),
-            _row(
-                "cannot hold a ledger: the database's encoding is not UTF8",
-                "It is read-only.",
-                "`CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0`, then `ledger export` and `ledger restore`.",
-            ),
         ),
     ),
     "signature": Section(
@@ -103,11 +98,6 @@ SECTIONS = {
                 "the agency secret is missing",
                 "The ledger was used with one.",
                 "Put `secret` back from the [backup](back-up-and-restore.md#restore). Never make one.",
-            ),
-            _row(
-                "entries are in order, but …",
-                "It is not the newest, or its guard is gone.",
-                "Do what the rest of the line says.",
             ),
         ),
     ),
