@@ -694,12 +694,18 @@ _CAUSES = {
         "lets only a disclosure officer write this kind of entry",
         "log in with the officer's role (see: tabularium ledger roles)",
     ),
-    "TB004": ("refused an entry dated ahead of the server's clock", "set the clock of this machine"),
+    "TB004": (
+        "refused an entry dated ahead of the server's clock",
+        "set the clock of this machine, or of the server",
+    ),
     "TB005": (
         "refused an entry that does not follow from those before it",
         "verify the ledger, and append only with Tabularium",
     ),
-    "TB006": ("refused an entry dated behind the server's clock", "set the clock of this machine"),
+    "TB006": (
+        "refused an entry dated behind the server's clock",
+        "set the clock of this machine, or of the server",
+    ),
     "22": ("refused a value that it cannot read", "verify the ledger"),
     "23": ("refused an entry that does not continue the chain", "verify the ledger"),
     "58": ("cannot be read or written", "check the server's disk"),
