@@ -107,7 +107,7 @@ def _section(name: str, command: Any, shared: set[tuple[str, str]]) -> str:
     parts = [f"## `{name}`", _prose(command.help or "")]
     usage = _usage(name, parameters, shared)
     if usage != name:
-        parts.append(f"```text\n{usage}\n```")
+        parts.append(f"`{usage.removeprefix(f'{name} ')}`")
     parts.append("\n".join(_lines([p for p in parameters if _key(p) not in shared])))
     if examples := [line for line in _examples(command.epilog or "") if _shows_more(line, usage)]:
         parts.append("```sh\n" + "\n".join(examples) + "\n```")
