@@ -109,8 +109,6 @@ def _section(name: str, command: Any, shared: set[tuple[str, str]]) -> str:
     if usage != name:
         parts.append(f"`{usage.removeprefix(f'{name} ')}`")
     parts.append("\n".join(_lines([p for p in parameters if _key(p) not in shared])))
-    if examples := [line for line in _examples(command.epilog or "") if _shows_more(line, usage)]:
-        parts.append("```sh\n" + "\n".join(examples) + "\n```")
     return "".join(f"\n{part}\n" for part in parts if part)
 
 
@@ -125,12 +123,6 @@ def _usage(name: str, parameters: list[Any], shared: set[tuple[str, str]]) -> st
         elif _key(each) in shared:
             also.append(f"[{each.opts[0]}]")
     return " ".join([*words, *also])
-
-
-def _shows_more(example: str, usage: str) -> bool:
-    """Return whether an example has an option or a comment, or feeds a command, as the usage does not show."""
-    words = re.findall(r"(?<=\s)(?:--[\w-]+|[#|>])(?=\s|$)", example)
-    return any(word not in re.split(r"[\s\[\]]+", usage) for word in words)
 
 
 def _lines(parameters: list[Any]) -> Iterator[str]:
@@ -171,7 +163,7 @@ def _list(text: str) -> str:
     return "\n".join(item(_cell(each)) for each in items if each.strip())
 
 
-def _examples(epilog: str) -> list[str]:
+def examples(epilog: str) -> list[str]:
     """Return the commands of an epilog: one paragraph each, or several spaces apart on a line."""
     found = []
     for paragraph in epilog.split("\n\n"):

@@ -382,11 +382,10 @@ def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
 
     What could not be checked is named on standard error.
 
-    With --json a list with account, product, period, since, kind (approval, review, attempts, refused or
-    overdue), amount (exact, null if unknown here), digest (of spec or draft), command (to type, or empty),
-    asks (the run or deployment that waits), about (what happened), next (what will), release (of review and
-    attempts), officers (how many must sign) and signed (who has). Of approval also spec, revises and
-    measurements_of (empty if the spec's file is gone or changed).
+    With --json: a list with account, product, period, since, kind (approval, review, attempts, refused or
+    overdue), amount (or null), digest (of spec or draft), command (to type), asks (the run or deployment that
+    waits), about (what happened), next (what will), release (of review and attempts), officers (how many must
+    sign) and signed (who has). Of approval also spec, revises and measurements_of.
     """
     with open_books(home, None) as books:
         with working("looking"):
