@@ -104,17 +104,16 @@ def _shared(every: list[tuple[str, Any]]) -> set[tuple[str, str]]:
 
 def _section(name: str, command: Any, shared: set[tuple[str, str]]) -> str:
     parameters = _parameters(command)
-    parts = [f"## `{name}`", _prose(command.help or "")]
-    usage = _usage(name, parameters, shared)
-    if usage != name:
-        parts.append(f"`{usage.removeprefix(f'{name} ')}`")
+    usage = _usage(parameters, shared)
+    parts = [f"## `{name}`", f"`{usage}`" if usage else "", _prose(command.help or "")]
     parts.append("\n".join(_lines([p for p in parameters if _key(p) not in shared])))
     return "".join(f"\n{part}\n" for part in parts if part)
 
 
-def _usage(name: str, parameters: list[Any], shared: set[tuple[str, str]]) -> str:
+def _usage(parameters: list[Any], shared: set[tuple[str, str]]) -> str:
     """Return arguments, required options, and in brackets the options that all commands share."""
-    words, also = [name], []
+    words: list[str] = []
+    also: list[str] = []
     for each in parameters:
         if each.param_type_name == "argument":
             words.append(_names(each) if each.required else f"[{_names(each)}]")

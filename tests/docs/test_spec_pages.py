@@ -60,7 +60,7 @@ def examples(path: Path) -> list[Example]:
         )
         for m in FENCE.finditer(page)
     ]
-    after = [*found[1:], Example("", "", (), "")]
+    after = [*found, Example("", "", (), "")][1:]
     return [
         Example(e.place, e.kind, e.marks, e.text, n.text if n.kind == "text" else "")
         for e, n in zip(found, after, strict=True)

@@ -288,8 +288,8 @@ class Publication(Part):
     confidence: Confidence = Field(default=Fraction(9, 10), description="The level of margins of error.")
     measurements: MeasurementsChoice = Field(
         default=Measurements(),
-        description='`publish` the noisy measurements from before post-processing, or `{withhold: "the '
-        'reason"}`, which is published instead.',
+        description="`publish` the noisy measurements from before post-processing, or `withhold` them: "
+        '`{withhold: "the reason"}`, which is published instead.',
     )
     review: ReviewChoice | None = Field(
         default=None,
