@@ -66,7 +66,7 @@ def _list_of_commands(_: str) -> str:
     rows = []
     for page in PAGES_OF:
         links = [
-            f"[`{name.removeprefix('tabularium ')}`](command-line/{page}.md#{_anchor(name)})"
+            f"[`{name.removeprefix('tabularium ').removeprefix(f'{page} ')}`](command-line/{page}.md#{_anchor(name)})"
             for name in every
             if page_of(name) == page
         ]

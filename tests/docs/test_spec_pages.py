@@ -98,7 +98,7 @@ def said(folder: Path, text: str, lists: dict[str, str]) -> str:
 def test_the_pages_have_examples() -> None:
     assert len(SMALLEST.splitlines()) == 10
     assert len(GOOD) >= 10
-    assert len(WRONG) >= 10
+    assert len(WRONG) >= 5
 
 
 @pytest.mark.parametrize("example", GOOD, ids=lambda e: e.place)
