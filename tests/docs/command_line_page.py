@@ -66,7 +66,7 @@ def _list_of_commands(_: str) -> str:
     rows = []
     for page in PAGES_OF:
         links = [
-            f"[`{name.removeprefix('tabularium ')}`](command-line/{page}.md#{_anchor(name)})"
+            f"[`{name.removeprefix('tabularium ').removeprefix(f'{page} ')}`](command-line/{page}.md#{_anchor(name)})"
             for name in every
             if page_of(name) == page
         ]
@@ -104,19 +104,16 @@ def _shared(every: list[tuple[str, Any]]) -> set[tuple[str, str]]:
 
 def _section(name: str, command: Any, shared: set[tuple[str, str]]) -> str:
     parameters = _parameters(command)
-    parts = [f"## `{name}`", _prose(command.help or "")]
-    usage = _usage(name, parameters, shared)
-    if usage != name:
-        parts.append(f"```text\n{usage}\n```")
+    usage = _usage(parameters, shared)
+    parts = [f"## `{name}`", f"`{usage}`" if usage else "", _prose(command.help or "")]
     parts.append("\n".join(_lines([p for p in parameters if _key(p) not in shared])))
-    if examples := [line for line in _examples(command.epilog or "") if _shows_more(line, usage)]:
-        parts.append("```sh\n" + "\n".join(examples) + "\n```")
     return "".join(f"\n{part}\n" for part in parts if part)
 
 
-def _usage(name: str, parameters: list[Any], shared: set[tuple[str, str]]) -> str:
+def _usage(parameters: list[Any], shared: set[tuple[str, str]]) -> str:
     """Return arguments, required options, and in brackets the options that all commands share."""
-    words, also = [name], []
+    words: list[str] = []
+    also: list[str] = []
     for each in parameters:
         if each.param_type_name == "argument":
             words.append(_names(each) if each.required else f"[{_names(each)}]")
@@ -125,12 +122,6 @@ def _usage(name: str, parameters: list[Any], shared: set[tuple[str, str]]) -> st
         elif _key(each) in shared:
             also.append(f"[{each.opts[0]}]")
     return " ".join([*words, *also])
-
-
-def _shows_more(example: str, usage: str) -> bool:
-    """Return whether an example has an option or a comment, or feeds a command, as the usage does not show."""
-    words = re.findall(r"(?<=\s)(?:--[\w-]+|[#|>])(?=\s|$)", example)
-    return any(word not in re.split(r"[\s\[\]]+", usage) for word in words)
 
 
 def _lines(parameters: list[Any]) -> Iterator[str]:
@@ -171,7 +162,7 @@ def _list(text: str) -> str:
     return "\n".join(item(_cell(each)) for each in items if each.strip())
 
 
-def _examples(epilog: str) -> list[str]:
+def examples(epilog: str) -> list[str]:
     """Return the commands of an epilog: one paragraph each, or several spaces apart on a line."""
     found = []
     for paragraph in epilog.split("\n\n"):

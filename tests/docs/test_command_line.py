@@ -13,8 +13,12 @@ from tests.docs.pages import PAGES, ROOT, blocks
 
 
 def written() -> list[tuple[str, str]]:
-    """Every `tabularium …` in a shell block of a page: where, and the command without what a shell adds."""
-    found = []
+    """Every `tabularium …` in a shell block of a page, or in a `--help`: where, and the command."""
+    found = [
+        (f"{name} --help", line)
+        for name, command in command_line_page.commands(command_line_page.root())
+        for line in command_line_page.examples(command.epilog or "")
+    ]
     for path in PAGES:
         for block in blocks(path):
             if block.kind != "sh":

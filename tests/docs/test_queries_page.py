@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import doctest
 import re
 from fractions import Fraction
 from itertools import pairwise
@@ -92,12 +91,6 @@ def test_every_mistake_says_what_the_page_says(release: OpenRelease, text: str, 
     with pytest.raises(InputError) as caught:
         ask(text, release.asked, histograms=release.histograms)
     assert str(caught.value) == said
-
-
-def test_the_python_of_the_page_runs() -> None:
-    (text,) = [text for kind, _, text in BLOCKS if kind == "python"]
-    example = doctest.DocTestParser().get_doctest(text, {}, "query-language.md", "query-language.md", 0)
-    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 def test_the_page_has_the_language_and_every_method() -> None:

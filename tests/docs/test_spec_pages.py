@@ -60,7 +60,7 @@ def examples(path: Path) -> list[Example]:
         )
         for m in FENCE.finditer(page)
     ]
-    after = [*found[1:], Example("", "", (), "")]
+    after = [*found, Example("", "", (), "")][1:]
     return [
         Example(e.place, e.kind, e.marks, e.text, n.text if n.kind == "text" else "")
         for e, n in zip(found, after, strict=True)
@@ -98,7 +98,7 @@ def said(folder: Path, text: str, lists: dict[str, str]) -> str:
 def test_the_pages_have_examples() -> None:
     assert len(SMALLEST.splitlines()) == 10
     assert len(GOOD) >= 10
-    assert len(WRONG) >= 12
+    assert len(WRONG) >= 5
 
 
 @pytest.mark.parametrize("example", GOOD, ids=lambda e: e.place)

@@ -190,108 +190,100 @@ class OtherFormat(Unreadable):
 class Certificate(Section):
     """What was published, what it cost, and what a reviewer can check without the data."""
 
-    format: Annotated[Literal[1], only(int)] = Field(description="The format of this certificate.")
-    release_id: ReleaseId = Field(description="The name of the release.")
-    product: ProductName = Field(description="The statistical product.")
-    period: PeriodName = Field(description="The reference period.")
-    revises: Line | None = Field(description="The reason of a revision; null if it is none.")
+    format: Annotated[Literal[1], only(int)] = Field(description="The format of the certificate.")
+    release_id: ReleaseId = Field(description="Its name.")
+    product: ProductName = Field(description="The product.")
+    period: PeriodName = Field(description="The period.")
+    revises: Line | None = Field(description="The reason of a revision, or null.")
     dataset: Line = Field(description="The account that paid.")
     about: About = Field(description="As the spec has it.")
     created: Created = Field(description="When the certificate was made, UTC.")
     outside_the_guarantee: Annotated[tuple[Fact, ...], Field(min_length=1)] = Field(
-        description="What is exact and was not charged: read it before ε."
+        description="What is exact and uncharged: read it before ε."
     )
     privacy: Privacy = Field(
         description="Whose protection is promised, against what change, and the budget for a unit and a "
-        "record; in `conversion` which of ε, δ and ρ is exact, and by which theorem the others "
-        "follow; in `neighbours` which inputs are compared and at what cost (under zCDP also "
-        "as ε for each δ, where exact facts fix a total); in `reading` the same in plain words."
+        "record; `conversion`: which of ε, δ and ρ is exact, and the theorem for the others; "
+        "`neighbours`: which inputs are compared at what cost (under zCDP also as ε for each δ, "
+        "if exact facts fix a total); `reading`: the same in plain words."
     )
     approval: Approval = Field(
-        description="Whether the account asked for an officer's approval, and key, entry, time and limit "
-        "of the one there was; if several had to approve, how many, and the other approvals."
+        description="Whether the account asked for approval; key, entry, time and limit of the approval; "
+        "with several officers how many, and the other approvals."
     )
     account: Account = Field(
-        description="Its terms and cap, what was left when this charge was `reserved`, and the "
-        "`cumulative` loss of one unit: the exact plain sum of all charges, and their number."
+        description="Its terms and cap, what was left when this charge was `reserved`, and the `cumulative` "
+        "loss of one unit: the plain sum and number of all charges."
     )
     allocation: Annotated[tuple[BudgetPart, ...], Field(min_length=1)] = Field(
         description="The budget by tally, table, level and histogram, in the order of drawing: shares that "
-        "add up to 1, the cost to a unit and a record, and the part that measures errors."
+        "add up to 1, cost to a unit and a record, and the part that measures errors."
     )
     composition: Composition = Field(
-        description="How losses are added up, and which measurements use disjoint cells."
+        description="How losses add up, and which measurements use disjoint cells."
     )
     ledger: Charge = Field(
-        description="The account, the amount charged, how many times drawing began (`attempts`), the same "
-        "of each charge for tallies, the drafts that officers `withheld` before, and the "
-        "`head` of the chain: number and hash of its newest entry, the hash of its first "
-        "(`chain`), and the agency's mark that it is genuine (`mac`, HMAC-SHA-256 under its "
-        "secret)."
+        description="The account, the amount, how often drawing began (`attempts`), the same of charges for "
+        "tallies, drafts that officers `withheld` before, and the `head` of the chain: number "
+        "and hash of its newest entry, hash of its first (`chain`), and the agency's mark that "
+        "it is genuine (`mac`, HMAC-SHA-256 under its secret)."
     )
     measurements: Measurements = Field(description="The digest of what was drawn, or why it is withheld.")
     measured: Annotated[tuple[Measured, ...], Field(min_length=1)] = Field(
-        description="Of each measurement: mechanism, all parameters, what it could and did cost, and "
+        description="Of each measurement: mechanism, all parameters, largest and actual cost, and "
         "sensitivity, distribution and scale of its draws."
     )
     audits: dict[str, Audit | None] = Field(
-        description="Of each mechanism that was used: result and date of its last recorded audit, and the "
-        "digest of the audited code; null if none is recorded."
+        description="Of each mechanism: result, date and code digest of its last recorded audit, or null."
     )
     tallies: tuple[Tally, ...] = Field(
-        description="Noisy numbers of units: what each is `of` and `counts`, number and margin, `broken` "
-        "rules, and the `loss` of one unit."
+        description="Noisy numbers of units: what each is `of` and `counts`, number, margin, `broken` rules, "
+        "and the `loss` of one unit."
     )
     transcript: Annotated[tuple[Draw, ...], Field(min_length=1)] = Field(
-        description="Every draw of noise, in order, with declared loss, sensitivity, scale, shape and "
-        "purpose."
+        description="Every draw of noise, in order, with loss, sensitivity, scale, shape and purpose."
     )
-    spec: dict[str, JsonValue] = Field(
-        description="The release spec with every default, without the places of files."
-    )
+    spec: dict[str, JsonValue] = Field(description="The spec with every default, without places of files.")
     spec_digest: Sha256 = Field(
-        description="Its digest, with its code lists, invariants and public look-ups."
+        description="Its digest, over code lists, invariants and public look-ups too."
     )
-    code_lists: dict[str, Sha256] = Field(description="The digests of code lists, by file name.")
+    code_lists: dict[str, Sha256] = Field(description="Digests by file name.")
     lookups: tuple[LookUp, ...] = Field(
-        description="What each look-up `is`, why it is public and its digest, or its column of the privacy "
-        "unit, and how it was joined."
+        description="What each look-up `is`, how it was joined, and why it is public, with its digest, or "
+        "its column of the privacy unit."
     )
     domains: dict[str, Domain] = Field(
-        description="Where the cells of each column come from: the spec, or a public code list with its "
-        "digest."
+        description="Where the cells of each column come from: the spec, or a code list with its digest."
     )
-    validation: Validation = Field(description="The rules that judged the input, and what was paid for that.")
-    tuning: Tuning = Field(description="The published release that `tuning` of the spec names, or none.")
+    validation: Validation = Field(description="The rules for the input, and what was paid for them.")
+    tuning: Tuning = Field(description="The release that `tuning` of the spec names, or none.")
     invariants: tuple[Invariant, ...] = Field(
-        description="Public numbers that are shown exactly, with their sources; how many were `compared` "
-        "with the measurements, and how many differ `beyond_chance`."
+        description="Public numbers that are shown exactly, their sources, how many were `compared` with the "
+        "measurements, and how many differ `beyond_chance`."
     )
     impossible: tuple[Impossible, ...] = Field(
-        description="Values that cannot occur together, the reason, and what became of records that had them."
+        description="Values that cannot occur together, the reason, and what became of their records."
     )
-    tables: dict[TableName, Table] = Field(description="Each table and histogram, by name.")
+    tables: dict[TableName, Table] = Field(description="Tables and histograms by name.")
     agreement: dict[str, JsonValue] = Field(
-        description="How tables were made to agree, step by step, and on what not; empty for one table."
+        description="How tables were made to agree, and on what not; empty for one table."
     )
     postprocessing: PostProcessing = Field(
-        description="Its `version`, raised when the same measurements give other tables, and its steps in "
-        "order, with their bias."
+        description="Its `version`, raised when the same measurements give other tables, and its steps with "
+        "their bias."
     )
-    confidence: Amount = Field(description="The level of the margins of error.")
-    margins: dict[str, Words] = Field(description="What each method of margins means.")
+    confidence: Amount = Field(description="The level of margins of error.")
+    margins: dict[str, Words] = Field(description="What each method means.")
     randomness: Randomness = Field(description="Where random bits come from.")
     side_channels: Annotated[tuple[SideChannel, ...], Field(min_length=1)] = Field(
         description="What else could reveal the data."
     )
     security: Security = Field(description="Who could read confidential data, and what is kept.")
-    files: dict[FileName, Sha256] = Field(
-        description="The SHA-256 of every file but the certificate and the statement."
-    )
-    software: dict[str, Words] = Field(description="The versions of what made it.")
+    files: dict[FileName, Sha256] = Field(description="SHA-256 of every file but certificate and statement.")
+    software: dict[str, Words] = Field(description="Versions of what made it.")
     code: Code = Field(
-        description="Digests of the program's files as installed, its git commit if there is one, and the "
-        "digest of the list of all packages."
+        description="Digests of the program's files and of the list of packages, and the git commit if there "
+        "is one."
     )
 
     @property

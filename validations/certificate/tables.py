@@ -44,13 +44,12 @@ class ShownCells(Section):
     cells: Number = Field(description="How many could have been shown.")
     shown: Number = Field(description="How many are.")
     least_standard_deviations: Real | None = Field(
-        description="How far above zero the least noisy number shown is; null where none is noisy."
+        description="How many standard deviations above zero the least noisy number shown is; null if none "
+        "is noisy."
     )
-    without_records_at_most: Portion = Field(
-        description="Part of those shown that is expected to have no record."
-    )
+    without_records_at_most: Portion = Field(description="Part of these that is expected to have no record.")
     margins_at: Portion = Field(
-        description="The level of their margins, so that the stated part of all that is shown is held."
+        description="The level of their margins, for which the stated part of all that is shown is held."
     )
 
 
@@ -68,7 +67,7 @@ class Sampled(Section):
         description="The part of all cells, on average."
     )
     standard_error: NotNegative = Field(
-        description="Of the share of errors that a margin holds, where it is largest."
+        description="Of the share of errors that a margin holds, at its largest."
     )
 
 
@@ -85,14 +84,14 @@ class Errors(Section):
 
     level: Sometimes[Words] = Field(default=None, description="Of the hierarchy.")
     counts: tuple[Real | None, ...] = Field(description="From and to which published count.")
-    cells: NotNegative = Field(description="How many there are in a release; the mean.")
-    median: NotNegative = Field(description="Of the errors, without their signs.")
+    cells: NotNegative = Field(description="Their mean number in a release.")
+    median: NotNegative = Field(description="Of errors without sign.")
     ninety_percent: NotNegative
     largest: NotNegative
     mean_margin: NotNegative
-    held: Portion = Field(description="The share of errors that their margin holds.")
+    held: Portion = Field(description="The share of errors within their margin.")
     held_of_true_counts_of_this_size: Portion | None = Field(
-        description="The same over cells of this true count; null where there are none."
+        description="The same over cells of this true count, or null."
     )
 
 
@@ -111,10 +110,10 @@ class Margins(Section):
     )
     shown: Sometimes[tuple[ShownCells, ...]] = Field(
         default=None,
-        description="Of means and rates, by level: which cells are shown.",
+        description="Of means and rates: which cells are shown.",
     )
     variances: Sometimes[Literal["estimated"]] = Field(
-        default=None, description="The variances are estimates themselves."
+        default=None, description="The variances are estimates."
     )
     simulated_releases: Sometimes[SimulatedReleases] = None
     sampled: Sometimes[Sampled] = None
@@ -172,10 +171,10 @@ class Measure(Section):
     largest_change_by_one_record: Words = Field(
         description="Over all numbers of its array; in L1, and hence in L2."
     )
-    total: Real | None = Field(description="The number over all records; null where it is not known.")
+    total: Real | None = Field(description="The number over all records, or null.")
     noise_variance: Sometimes[dict[str, NotNegative]] = Field(
         default=None,
-        description="Variance of the noise of a measured number, by level; the mean over groups.",
+        description="Noise variance of a measured number, by level; the mean over groups.",
     )
     margins: Margins
     failed_checks: tuple[FailedCheck, ...] = Field(description="Numbers that fail a check, check by check.")
@@ -231,14 +230,12 @@ class Table(Section):
     counted: Words = Field(description="What a total counts.")
     mechanism: Words = Field(description="The mechanism.")
     impossible: Sometimes[Several] = Field(
-        default=None, description="Number of its impossible cells, exactly 0 with margin 0."
+        default=None, description="Number of impossible cells, 0 with margin 0."
     )
     noise_variance: Sometimes[dict[str, NotNegative]] = Field(
-        default=None, description="Variance of the noise of a measured cell, by level."
+        default=None, description="Noise variance of a measured cell, by level."
     )
-    sizes_of: Sometimes[Words] = Field(
-        default=None, description="Of a histogram: the column whose values are the items."
-    )
+    sizes_of: Sometimes[Words] = Field(default=None, description="Of a histogram: its column.")
     largest_size: Several | None = Field(
         default=None, description="Of a histogram: the largest possible size."
     )

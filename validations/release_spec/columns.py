@@ -15,24 +15,21 @@ class DatePart(Part):
     """A part of a date, or the age that somebody born on it has at another one."""
 
     part: Literal["year", "quarter", "month", "iso_year", "iso_week", "age"] = Field(
-        description="`year`, `quarter` (1 to 4), `month`, `iso_year` and `iso_week` (ISO 8601: "
-        "weeks from Monday, the first with a Thursday of the year), or `age` in "
-        "completed years."
+        description="`year`, `quarter`, `month`, `iso_year` and `iso_week` (ISO 8601), or `age` in completed "
+        "years."
     )
-    at: Text | None = Field(default=None, description="The date at which an `age` is meant, in quotes.")
+    at: Text | None = Field(default=None, description="The date of an `age`, in quotes.")
     zone: Text | None = Field(
         default=None,
-        description="The time zone in whose days instants are dated, by its name in the tz "
-        "database: `Europe/Rome`. Needed where the source says when something was, and "
-        "not by which clock.",
+        description="The time zone of the days in which instants are dated, such as `Europe/Rome`.",
     )
 
 
 class Case(Part):
     """One code, and the test of other columns that gives it."""
 
-    when: Text = Field(description="Tests of other columns, in the language of queries.")
-    then: Text = Field(description="The code of the records that pass them, and passed no case before.")
+    when: Text = Field(description="Tests of other columns.")
+    then: Text = Field(description="The code of records that pass, and passed no case before.")
 
 
 class Derivation(Part):
@@ -41,18 +38,16 @@ class Derivation(Part):
     source_column: ColumnName | None = Field(
         default=None,
         alias="from",
-        description="The column of the source that is coded here, or one of a look-up, "
-        "`homes.tenure`; default: the column's own name.",
+        description="The column of the source, or of a look-up (`homes.tenure`), that is coded here; "
+        "default: its own name.",
     )
     map: dict[Text, Text] | None = Field(
         default=None,
-        description="Recodes: value of the source -> code. A value that is not in it is invalid.",
+        description="Value of the source -> code. Any other value is invalid.",
     )
-    date: DatePart | None = Field(
-        default=None, description="Takes a part of the dates of the source: `{part: quarter}`."
-    )
+    date: DatePart | None = Field(default=None, description="A part of dates: `{part: quarter}`.")
     cases: tuple[Case, ...] | None = Field(
-        default=None, description="Codes by tests of other columns; the first case that holds counts."
+        default=None, description="Codes by tests of other columns; the first that holds counts."
     )
     otherwise: Text | None = Field(
         default=None, alias="else", description="The code where no case holds; default: null."
@@ -67,19 +62,16 @@ class Derivation(Part):
 class Titled(Derivation):
     """What is published of a column first."""
 
-    title: Text | None = Field(
-        default=None, description="What it is called in what is published; default: its name."
-    )
+    title: Text | None = Field(default=None, description="Its title in what is published; default: its name.")
 
 
 class Codes(Titled):
     """Codes in the order of the cells."""
 
     categories: Categories = Field(
-        description="The codes with their labels, in the order of the cells: `code: label` lines, a "
-        "list of codes, or a list of `{code: …, label: …}`. Or a code list, relative to "
-        "the spec file: a CSV with the columns code and label, or one of an SDMX file, "
-        "`lists.xml#CL_SEX`.",
+        description="Codes and labels in the order of the cells: `code: label` lines, a list of codes, or a "
+        "list of `{code: …, label: …}`. Or a code list, relative to the spec file: a CSV with "
+        "the columns code and label, or one of an SDMX file, `lists.xml#CL_SEX`.",
     )
 
     @property
@@ -92,19 +84,18 @@ class Numbers(Titled):
     """Numbers in bins."""
 
     code_list: ClassVar[None] = None
-    integer: IntegerRange = Field(description="A range of numbers, whole ones or decimals, cut into bins.")
+    integer: IntegerRange = Field(description="A range of whole numbers or decimals, cut into bins.")
 
 
 class Tree(Titled):
     """A tree of codes."""
 
     hierarchy: Text = Field(
-        description="A code list, relative to the spec file: a CSV with the columns code, label and "
-        "parent, or one of an SDMX file, `lists.xml#CL_AREA`. The source holds codes of "
-        "leaves.",
+        description="A code list of a tree: a CSV with the columns code, label and parent, or one of an SDMX "
+        "file, `lists.xml#CL_AREA`. The source holds leaves.",
     )
     levels: tuple[LevelName, ...] = Field(
-        description="With `hierarchy`: the name of every level, root first.",
+        description="With `hierarchy`: the names of all levels, root first.",
         examples=["[state, county], root first"],
     )
 
@@ -118,16 +109,16 @@ class Treated(Part):
     """What becomes of records that have no value of the domain."""
 
     nulls: Treatment = Field(
-        default="reject", description="What happens to a record with null here: `reject`, or `other`."
+        default="reject", description="What happens to a record with null: `reject`, or `other`."
     )
     invalid: Treatment = Field(
         default="reject",
-        description="What happens to a record with a value outside the domain: `reject`, or `other`.",
+        description="The same with a value outside the domain.",
     )
     other: Text | None = Field(
         default=None,
-        description="Where these go: one of the codes; of a hierarchy a leaf; of an integer column "
-        "the label of an extra cell.",
+        description="Where `other` counts them: a code, a leaf, or the label of an extra cell of an integer "
+        "column.",
     )
 
 

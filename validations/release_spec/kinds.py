@@ -279,22 +279,19 @@ class IntegerRange(Part):
     end: Number = Field(alias="to", description="The largest value, included.")
     edges: tuple[Number, ...] | None = Field(
         default=None,
-        description="The first value of each bin after the first, ascending: with `from: 0` and "
-        "`to: 99`, `[5, 18, 65]` makes 0-4, 5-17, 18-64 and 65-99.",
+        description="The first value of each bin but the first, ascending: `[5, 18, 65]` within 0 to 99 "
+        "makes 0-4, 5-17, 18-64 and 65-99.",
     )
     width: PositiveNumber | None = Field(
         default=None,
-        description="Instead of `edges`: the number of values in a bin; the last bin may be "
-        "shorter; default: 1.",
+        description="Instead of `edges`: values in a bin; the last may be shorter; default: 1.",
     )
     floor: Switch = Field(
         default=False,
-        description="`true` reads decimals as the whole number below: 64.9 years are the age 64. "
-        "Without it a decimal is invalid in a column of whole numbers.",
+        description="`true` takes the whole number below a decimal. Without it a decimal is invalid among "
+        "whole numbers.",
     )
-    labels: tuple[Text, ...] | None = Field(
-        default=None, description="One label per bin, instead of `5-17` or `18.5 to under 25`."
-    )
+    labels: tuple[Text, ...] | None = Field(default=None, description="One label per bin, instead of `5-17`.")
 
     @property
     def numbers(self) -> tuple[int | Decimal, ...]:

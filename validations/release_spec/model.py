@@ -46,35 +46,31 @@ class SpecParts(Part):
     """Everything but the tables."""
 
     product: ProductName = Field(
-        description="Name of the statistical product: small letters, digits and hyphens, at most 63."
+        description="Name of the product: small letters, digits and hyphens, at most 63."
     )
-    dataset: ProductName = Field(description="The ledger account that pays. Same rules as `product`.")
+    dataset: ProductName = Field(description="The ledger account that pays, written like `product`.")
     period: PeriodName = Field(
-        description='The reference period: letters, digits, `.`, `_` and `-`, such as `"2026-Q1"`. '
-        "`--period` replaces it."
+        description='The reference period: letters, digits, `.`, `_` and `-`, such as `"2026-Q1"`.'
     )
     revises: Reason | None = Field(
         default=None,
-        description="Why this product and period are published again: one line of at most 200 "
-        "characters, which is published. An officer must approve it. `--revises` "
-        "replaces it.",
+        description="Why product and period are published again: one line of at most 200 characters, which "
+        "is published. An officer must approve it.",
     )
     measurements_of: ReleaseName | None = Field(
         default=None,
-        description="Id of the published release from whose measurements this revision is made, "
-        "without data and free. It needs `revises`. `--measurements-of` replaces it.",
+        description="The published release from whose measurements this revision is made, without data or "
+        "cost. It needs `revises`.",
     )
     source: AnySource = Field(description="Where the microdata are.")
     size: Positive | None = Field(
         default=None,
-        description="About how many records the source will have, from what is public and never "
-        "from the data: `tabularium check` then says how accurate cells will be. A run "
-        "ignores it.",
+        description="About how many records there will be, from public knowledge, so that `tabularium check` "
+        "shows how accurate cells will be.",
     )
     lookups: dict[LookUpName, LookUp] = Field(
         default_factory=dict,
-        description="Other tables in which more is found about a record; their columns are called "
-        "`NAME.COLUMN`.",
+        description="Tables in which more is found about a record.",
     )
     privacy: Privacy = Field(description="The guarantee and its price.")
     columns: Annotated[dict[ColumnName, Column], AfterValidator(_some)] = Field(
@@ -82,8 +78,7 @@ class SpecParts(Part):
     )
     histograms: tuple[Histogram, ...] = Field(
         default=(),
-        description="Counts of counts, such as household sizes: how many values of a column have "
-        "how many records.",
+        description="How many values of a column have how many records, such as household sizes.",
     )
     invariants: tuple[Invariant, ...] = Field(
         default=(), description="Public numbers that the tables show exactly, outside the guarantee."
@@ -92,15 +87,15 @@ class SpecParts(Part):
         default=(), description="Public numbers that rates are over, such as a population."
     )
     impossible: tuple[Impossible, ...] = Field(
-        default=(), description="Values that cannot occur together: their cells are exactly zero."
+        default=(), description="Values that cannot occur together: their cells are zero."
     )
     rules: tuple[Rule, ...] = Field(default=(), description="What must hold for the microdata.")
     targets: tuple[Target, ...] = Field(
-        default=(), description="The margins that are wanted, for `tabularium plan`. A run ignores them."
+        default=(), description="The margins that `tabularium plan` is to meet."
     )
     tuning: Tuning | None = Field(
         default=None,
-        description="The published release on which shares were chosen; `tabularium plan` writes it.",
+        description="The release on which shares were chosen; `tabularium plan` writes it.",
     )
     postprocessing: PostProcessing = Field(
         default_factory=PostProcessing, description="What is done with the measurements."

@@ -59,7 +59,7 @@ class RuleBase(Part):
 
     severity: Literal["stop", "warn"] = Field(
         default="stop",
-        description="`stop` ends the run before the budget is touched; `warn` reports and goes on.",
+        description="`stop` ends the run before it costs anything; `warn` only reports.",
     )
     rule: str
 
@@ -175,34 +175,28 @@ class Privacy(Part):
     )
     max_contributions: Positive = Field(
         default=1,
-        description="How many records of one unit are counted; of a unit with more, that many are "
-        "chosen at random. Required where the unit has a column: choose it from what is "
-        "publicly known, never from the data.",
+        description="How many records of a unit are counted; of more, so many are chosen at random. Required "
+        "if the unit has a column.",
     )
     relation: Literal["add-remove", "replace"] = Field(
         default="add-remove",
-        description="How neighbouring data sets differ: one unit more or less (`add-remove`), or "
-        "one unit's records exchanged for others (`replace`).",
+        description="How neighbouring data sets differ: by one unit more or less (`add-remove`), or other "
+        "records of one unit (`replace`).",
     )
     definition: Definition = Field(
         default="pure",
-        description="What the budget is an amount of: `pure` differential privacy (ε), or `zcdp`, "
-        "zero-concentrated differential privacy (ρ).",
+        description="`pure` differential privacy (the budget is ε), or `zcdp`, zero-concentrated (ρ).",
     )
-    budget: Budget = Field(
-        description="The privacy loss of the whole release for one unit, exact and above zero: ε, "
-        "or ρ under zcdp."
-    )
+    budget: Budget = Field(description="The privacy loss of the whole release for one unit, above zero.")
     delta: Delta | None = Field(
         default=None,
-        description="Required with zcdp, and only there: the δ at which the certificate states the "
-        "ε that ρ amounts to. It changes neither the noise nor the cost.",
+        description="Only under zcdp, and required there: the δ at which the certificate states ε. It "
+        "changes neither noise nor cost.",
     )
     cut_units: CutUnits | None = Field(
         default=None,
-        description="Buys an estimate of how many units had more than `max_contributions` records: "
-        '`{share: "1/100"}`. With `records_up_to: 20` a second one at the same share: '
-        "how many records were left out at least.",
+        description='`{share: "1/100"}` buys an estimate of how many units had more records; with '
+        "`records_up_to: 20` also of how many records were left out at least, at the same share.",
     )
 
     @property

@@ -37,8 +37,7 @@ class PostProcessing(Part):
 
     consistency: Switch = Field(
         default=True,
-        description="The levels add up, and tables agree on what they share: weighted least squares "
-        "over all of them.",
+        description="Levels add up, and tables agree on what they share, by weighted least squares.",
     )
     nonnegativity: Switch = Field(
         default=True, description="No cell is below zero, and the levels still add up."
@@ -86,15 +85,15 @@ class Review(Part):
     )
     criteria: tuple[Criterion, ...] = Field(
         default=CRITERIA,
-        description="For what a draft may be withheld: names of small letters, digits and hyphens, "
-        "which are published.",
+        description="Why a draft may be withheld: names of small letters, digits and hyphens, which are "
+        "published.",
     )
     group: Text | None = Field(
         default=None, description="The group of the system that may read drafts; default: only their owner."
     )
     folder: Text = Field(
         default="drafts",
-        description="Where drafts are, relative to the spec file; not where releases are published.",
+        description="Where drafts are, relative to the spec file.",
     )
 
 
@@ -156,22 +155,21 @@ class About(Part):
 
     title: Text | None = Field(default=None, description="The title; default: the name of the product.")
     description: Text | None = Field(
-        default=None, description="What it is, in a few sentences on one line (fold them with `>-`)."
+        default=None, description="A few sentences on one line (fold them with `>-`)."
     )
     curator: Curator | None = Field(
         default=None, description="Who answers for it: `name`, `url` and `email`."
     )
     region: Region | None = Field(
         default=None,
-        description="The territory that it is about: a `code`, for instance of ISO 3166, and a `label`.",
+        description="The territory: a `code`, for instance of ISO 3166, and a `label`.",
     )
     licence: WebAddress | None = Field(default=None, description="The address of the licence.")
     language: Language = Field(
         default="en",
-        description="The language of titles and labels: names in SDMX code lists are taken in it, "
-        "and texts tagged with it.",
+        description="The language of titles and labels, also of names in SDMX code lists.",
     )
-    keywords: tuple[Text, ...] = Field(default=(), description="Words by which catalogues find it.")
+    keywords: tuple[Text, ...] = Field(default=(), description="Words for catalogues.")
     url: WebAddress | None = Field(default=None, description="The page of the product.")
 
 
@@ -186,7 +184,7 @@ class SdmxOptions(Part):
     ] = Field(default="1.0.0", description="The version of the structure: three numbers.")
     structure: Literal["xml", "json"] = Field(
         default="xml",
-        description="How the structure is written: `xml` (SDMX-ML 3.0) or `json` (SDMX-JSON 2.0).",
+        description="`xml` (SDMX-ML 3.0) or `json` (SDMX-JSON 2.0).",
     )
 
 
@@ -215,8 +213,8 @@ class MeanLimits(MeasureLimits):
 
     part_of: Literal["range", "value"] = Field(
         default="range",
-        description="In `means`: what the limits are parts of: the `range` from `from` to `to`, or "
-        "the published `value`.",
+        description="In `means`: whether limits are parts of the `range` from `from` to `to` or of the "
+        "published `value`.",
     )
 
 
@@ -231,30 +229,29 @@ class Quality(Part):
 
     unreliable: QualityLimit | None = Field(
         default=None,
-        description="A count with a larger margin is `unreliable`. A percentage is a part of the "
-        "published count, a whole number is absolute.",
+        description="A count with a larger margin is flagged `unreliable`: a percentage of the count, or a "
+        "whole number.",
     )
     suppress: QualityLimit | None = Field(
         default=None,
-        description="A count with a larger margin is `suppressed`, with its measures; written like "
-        "`unreliable`.",
+        description="A count with a larger margin is `suppressed`, with its measures.",
     )
     at_least: Positive | None = Field(
         default=None, description="A smaller count is `suppressed`, with its measures."
     )
     sums: MeasureLimits | None = Field(
         default=None,
-        description="`unreliable` and `suppress` of sums, as percentages of the published sum; "
-        'default: those of counts if they are percentages, else `{unreliable: "30%"}`.',
+        description="`unreliable` and `suppress` of sums, as percentages; default: those of counts if these "
+        'are percentages, else `{unreliable: "30%"}`.',
     )
     rates: MeasureLimits | None = Field(
         default=None,
-        description='The same of rates and percentages, in points: `"5%"` is a margin of 5 in a '
-        'hundred, of a rate per 1000 one of 50; default: `{unreliable: "10%"}`.',
+        description='The same of rates, in points of a hundred: `"5%"` is 50 of a rate per 1000; default: '
+        '`{unreliable: "10%"}`.',
     )
     means: MeanLimits | None = Field(
         default=None,
-        description='The same of means, medians and other quantiles; default: `{unreliable: "10%"}`.',
+        description='The same of means and quantiles; default: `{unreliable: "10%"}`.',
     )
 
     def limits_of(self, measure: Measure) -> tuple[Literal["value", "range"], Limits]:
@@ -281,27 +278,22 @@ class Publication(Part):
     )
     formats: tuple[Text, ...] = Field(
         default=("csv", "parquet"),
-        description="How the tables are written; one of `csv` and `parquet` is always among them.",
+        description="How tables are written; at least `csv` or `parquet`.",
     )
-    sdmx: SdmxOptions = Field(
-        default_factory=SdmxOptions, description="How the structure of the tables is named in SDMX."
-    )
+    sdmx: SdmxOptions = Field(default_factory=SdmxOptions, description="Names of the structure in SDMX.")
     quality: Quality | None = Field(
         default=None,
-        description="Which cells are flagged as unreliable or left blank; default: none.",
+        description="Which numbers are flagged or left blank; default: none.",
     )
-    confidence: Confidence = Field(
-        default=Fraction(9, 10), description="The level of the margins of error, between 0 and 1."
-    )
+    confidence: Confidence = Field(default=Fraction(9, 10), description="The level of margins of error.")
     measurements: MeasurementsChoice = Field(
         default=Measurements(),
-        description="`publish` the noisy measurements from before post-processing, or `withhold` "
-        'them: `{withhold: "the reason"}`, which is published instead.',
+        description="`publish` the noisy measurements from before post-processing, or `withhold` them: "
+        '`{withhold: "the reason"}`, which is published instead.',
     )
     review: ReviewChoice | None = Field(
         default=None,
-        description="`officer`, or a mapping: the release is a draft, and published once an officer "
-        "accepts it.",
+        description="`officer`, or a mapping: the release is a draft until an officer accepts it.",
     )
 
 
@@ -310,5 +302,5 @@ class WorkspaceOptions(Part):
 
     keep: Switch = Field(
         default=False,
-        description="Keep the secure workspace after the run, for an inquiry. It holds microdata.",
+        description="Keep the workspace, which holds microdata, after the run.",
     )

@@ -38,8 +38,8 @@ class Limits(Part):
     files: Positive = Field(default=100_000, description="The most files.")
     unpacked: Positive = Field(
         default=100,
-        description="How many times its size a compressed CSV file may become; up to 1 GiB any may. For a "
-        "Parquet file: how many rows it may have for each of its bytes; up to 100 million any may.",
+        description="How many times its size a compressed CSV file may become, above 1 GiB; how many rows a "
+        "Parquet file may have for each byte, above 100 million.",
     )
 
 
@@ -137,19 +137,19 @@ _ENGINE = (
 Thousands = Annotated[
     RawText | None,
     Field(
-        description="The character between groups of three digits where numbers are text, as `.` in "
-        "`1.234,5`: a point, a comma, a space, an apostrophe or `_`."
+        description="The character between groups of three digits where numbers are text: a point, a comma, "
+        "a space, an apostrophe or `_`."
     ),
 ]
 DecimalMark = Annotated[
     Literal[".", ","] | None,
-    Field(description="The character before the decimals where numbers are text: `.` or `,`; default: `.`."),
+    Field(description="The character before decimals where numbers are text: `.` or `,`; default: `.`."),
 ]
 MaxRejected = Annotated[
     RejectLimit,
     Field(
-        description="How many records may be rejected before the run stops: a count, or a "
-        "percentage of the rows in quotes."
+        description="How many records may be rejected before the run stops: a count, or a percentage in "
+        "quotes."
     ),
 ]
 
@@ -160,25 +160,23 @@ class Files(Part):
     path: Text | None = Field(default=None, description=_PATH)
     format: Format | None = Field(
         default=None,
-        description="`csv` or `parquet`; default: by the ending. `.csv`, `.tsv` and `.txt`, also "
-        "with `.gz` or `.zst`, are CSV; `.parquet` and `.pq` are Parquet.",
+        description="`csv` or `parquet`; default: by the ending: `.csv`, `.tsv` or `.txt`, also with `.gz` "
+        "or `.zst`; `.parquet` or `.pq`.",
     )
     delimiter: RawText = Field(
         default=",",
-        description='The character between the values of a CSV row; a tab is `"\\t"` in double quotes.',
+        description='The character between values; a tab is `"\\t"` in double quotes.',
     )
     quote: Literal['"', "none"] = Field(
         default='"',
-        description="What may enclose a value of a CSV row. `none` says that no quote is in the "
-        "files: they are read in parallel, and a quote is refused.",
+        description="What may enclose a value. `none`: there are no quotes, and files are read in parallel.",
     )
     nulls: tuple[RawText, ...] = Field(default=("",), description="The texts that mean null in a CSV file.")
     thousands: Thousands = None
     decimal: DecimalMark = None
     ignore: tuple[Text, ...] = Field(
         default=(),
-        description="What to leave out below `path`: patterns of names (`*.md`) or of paths "
-        "(`archive/*.csv`).",
+        description="What to leave out below `path`: patterns of names (`*.md`) or paths (`archive/*.csv`).",
     )
     limits: Limits = Field(default=Limits(), description="How much is read before a source is refused.")
 
@@ -312,23 +310,21 @@ class LookUp(Files):
 
     public: Reason | None = Field(
         default=None,
-        description="Why everything in it is public and would be the same for any other people: one "
-        "line of at most 200 characters, which is published. Nothing in it is "
-        "protected.",
+        description="Why it is public and would be the same for any other people: one line of at most 200 "
+        "characters, which is published.",
     )
     unit: ColumnName | None = Field(
         default=None,
-        description="The column with the id of the privacy unit to which a row belongs: a record "
-        "finds only rows of its own unit.",
+        description="The column with the id of the privacy unit that a row belongs to.",
     )
     key: ColumnName | None = Field(
         default=None,
-        description="The column in which a value is looked up. Not needed where each unit has one row.",
+        description="The column in which a value is looked up. Not needed if each unit has one row.",
     )
     source_column: ColumnName | None = Field(
         default=None,
         alias="from",
-        description="The column that holds this value: of the source, or of a look-up above, as "
+        description="The column with this value, of the source or a look-up above, such as "
         "`homes.municipality`; default: the name of the key.",
     )
 

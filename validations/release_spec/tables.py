@@ -37,66 +37,55 @@ class TableEntry(Part):
     """A table as it is written: what is absent is filled in later."""
 
     name: TableName = Field(
-        description="Small letters, digits and underscores, at most 63; also the name of the files."
+        description="Small letters, digits and underscores, at most 63; also the name of its files."
     )
-    title: Text | None = Field(
-        default=None, description="What it is called in what is published; default: its name."
-    )
-    dimensions: tuple[ColumnName, ...] = Field(
-        description="The columns that are crossed, each declared under `columns`."
-    )
+    title: Text | None = Field(default=None, description="Its title in what is published; default: its name.")
+    dimensions: tuple[ColumnName, ...] = Field(description="The columns that are crossed.")
     where: Text | None = Field(
         default=None,
-        description='Which records it counts: tests of declared columns, such as `"age >= 15 and '
-        'status = employed"`; default: all.',
+        description='Which records it counts, such as `"age >= 15 and status = employed"`; default: all.',
     )
     size: Positive | None = Field(
         default=None,
-        description="About how many records it will count; default: `size` of the spec, if there is "
-        "no `where`. A run ignores it.",
+        description="About how many records it will count; without `where`, default: `size` of the spec.",
     )
     share: Share | None = Field(
         default=None,
-        description="The table's part of the budget; default: equal parts. All tables have a share "
-        "or none has; shares add to exactly 1.",
+        description="Its part of the budget; default: equal parts. All tables have one or none; they add to "
+        "exactly 1.",
     )
     levels: dict[LevelName, Share] | None = Field(
         default=None,
-        description="Which levels of the hierarchy are measured, each with its part of the table's "
-        "budget; default: the deepest. The parts add to exactly 1.",
+        description="The levels that are measured, each with its part of the table's budget; default: the "
+        "deepest. The parts add to exactly 1.",
     )
     along: ColumnName | None = Field(
         default=None,
-        description="The hierarchical dimension that the `levels` belong to; default: the first. "
-        "Any other is counted at its leaves.",
+        description="The dimension that `levels` belong to; default: the first hierarchical one.",
     )
     mechanism: Text | None = Field(
         default=None,
-        description="How the counts are measured; default: `identity`, under zcdp `gaussian`.",
+        description="How counts are measured; default: `identity`, under zcdp `gaussian`.",
     )
-    parameters: dict[Text, Parameter] = Field(
-        default_factory=dict, description="The parameters of the mechanism."
-    )
+    parameters: dict[Text, Parameter] = Field(default_factory=dict, description="Its parameters.")
     per: ColumnName | None = Field(
         default=None,
-        description="A dimension, such as a region or an industry: the counts of each of its places "
-        "are measured by a mechanism of their own, with the whole budget of the table.",
+        description="A dimension, such as a region: each of its values has a mechanism of its own, with the "
+        "whole budget of the table.",
     )
     margin_share: ErrorShare | None = Field(
         default=None,
-        description="The part of the table's budget that measures its error, for a mechanism that "
-        'cannot tell its own error; at most `"1/2"`, and by default `"1/20"` where it '
-        "is needed. `0` publishes no margins of error.",
+        description='The part of the table\'s budget that measures its error, at most `"1/2"`; `0` for no '
+        'margins. Default: `"1/20"` for a mechanism that cannot tell its own error.',
     )
     prior: PriorName | None = Field(
         default=None,
-        description="What the finest counts are drawn towards: those of an earlier release of the "
-        "product, by its id, or `above`, what the level above makes expect.",
+        description="What the finest counts are drawn towards: an earlier release of the product, by its id, "
+        "or `above`.",
     )
     measures: dict[TableName, AnyMeasure] = Field(
         default_factory=dict,
-        description="Numbers about a column, as well as the counts, by name: sums, means, "
-        "quantiles, variances, rates, distinct counts.",
+        description="Sums, means, quantiles, variances, rates and distinct counts, by name.",
     )
 
 
@@ -126,25 +115,19 @@ class Table(TableEntry):
 class Histogram(Part):
     """How many values of a column have how many records, as household sizes: never which values these are."""
 
-    name: TableName = Field(description="As of a table; tables and histograms have different names.")
-    title: Text | None = Field(
-        default=None, description="What it is called in what is published; default: its name."
-    )
+    name: TableName = Field(description="As of a table, and different from theirs.")
+    title: Text | None = Field(default=None, description="Its title in what is published; default: its name.")
     of: ColumnName = Field(
-        description="The column whose values are counted, such as `household_id`. It needs no "
-        "public domain. A record with null here is in no histogram of this column; "
-        "tables do count it."
+        description="The column whose values are counted, such as `household_id`; it needs no domain. "
+        "Records with null are left out."
     )
-    share: Share = Field(
-        description="The histogram's part of the whole budget. What the histograms leave is the "
-        "budget of the tables."
-    )
+    share: Share = Field(description="Its part of the whole budget; tables have the rest.")
     parameters: dict[Text, Parameter] = Field(
-        default_factory=dict, description="The parameters of `privhist`, which measures it, except `form`."
+        default_factory=dict, description="Parameters of `privhist`, except `form`."
     )
     largest: Positive | None = Field(
         default=None,
-        description="The largest size that can be, where that is public; none is published above it.",
+        description="The largest size that is possible, if that is public.",
     )
 
     def largest_size(self, privacy: Privacy) -> int | None:
@@ -158,22 +141,19 @@ class Figures(Part):
 
     name: TableName = Field(description="As of a table; all names differ.")
     dimensions: tuple[ColumnName, ...] = Field(
-        default=(), description="The columns that are crossed in it; none for a total."
+        default=(), description="The columns that are crossed; none for a total."
     )
     level: LevelName | None = Field(
         default=None,
-        description="The level of its hierarchical dimension that the numbers are about; default: "
-        "the deepest.",
+        description="The level of its hierarchical dimension; default: the deepest.",
     )
     values: Text | None = Field(
         default=None,
-        description="A CSV file, relative to the spec file: one column per dimension with its "
-        "codes, and `count`. Every cell has a row, a zero too.",
+        description="A CSV file, relative to the spec file, with one column of codes per dimension, and "
+        "`count`; one row for every cell.",
     )
-    count: Count | None = Field(
-        default=None, description="Instead of `values`, where there are no dimensions: the total."
-    )
-    reason: Text = Field(description="Where the numbers are public already; it is published.")
+    count: Count | None = Field(default=None, description="Instead of `values`: the total.")
+    reason: Text = Field(description="Where the numbers are public; it is published.")
 
 
 class Invariant(Figures):
@@ -181,8 +161,8 @@ class Invariant(Figures):
 
     on_conflict: Literal["stop", "publish"] = Field(
         default="stop",
-        description="What is done if the measurements contradict it beyond chance: `stop`, or "
-        "`publish` with the conflict named.",
+        description="If measurements contradict it beyond chance: `stop`, or `publish` and name the "
+        "conflict.",
     )
 
 
@@ -190,15 +170,14 @@ class Impossible(Part):
     """A public fact: values of columns that nobody can have together."""
 
     cells: dict[ColumnName, tuple[Text, ...]] = Field(
-        description="Column -> the values that cannot occur together with those of the other "
-        "columns: codes; of a hierarchy any node, which means all leaves below it; of "
-        "an integer column the labels of bins."
+        description="Column -> values that cannot occur together with those of the other columns: codes, any "
+        "nodes of a hierarchy, or labels of bins."
     )
-    reason: Reason = Field(description="Why, as is known without the data; it is published.")
+    reason: Reason = Field(description="Why, from public knowledge; it is published.")
     records: Literal["reject"] | dict[ColumnName, Text] = Field(
         default="reject",
-        description="What becomes of a record that has them all the same: `reject`, or `{COLUMN: "
-        "CODE}`, which counts it under that value of one of the columns.",
+        description="What becomes of such a record: `reject`, or `{COLUMN: CODE}` to count it under another "
+        "value.",
     )
 
     @property

@@ -29,12 +29,12 @@ def _above_zero(part: Fraction) -> Fraction:
 class TargetBase(Part):
     """What all targets share."""
 
-    table: TableName = Field(description="The name of the table.")
+    table: TableName = Field(description="The table.")
     measure: TableName | None = Field(
-        default=None, description="The measure of the table: a sum, a mean or a rate; default: its counts."
+        default=None, description="A sum, mean or rate of the table; default: its counts."
     )
     level: LevelName | None = Field(
-        default=None, description="The level of the table's hierarchy; default: every published one."
+        default=None, description="The level of the hierarchy; default: every published one."
     )
 
     @property
@@ -49,11 +49,11 @@ class MarginTarget(TargetBase):
     kind_name: ClassVar[str] = "a target with a margin"
     written_as: ClassVar[str] = "margin"
     unreliable: ClassVar[None] = None
-    margin: Positive = Field(description="The largest margin of error: a whole number.")
+    margin: Positive = Field(description="The largest margin, a whole number.")
     at: Positive | None = Field(default=None, description=_AT)
     value: WholeNumber | None = Field(
         default=None,
-        description="Of a mean or rate: the one at which the margin is meant; default: the worst.",
+        description="Of a mean or rate: its value; default: the worst.",
     )
 
     @property
@@ -101,8 +101,8 @@ class UnreliableTarget(TargetBase):
     value: ClassVar[None] = None
     largest: ClassVar[None] = None
     unreliable: Portion = Field(
-        description="Instead of `margin`: the largest part of the cells that may be flagged as "
-        "unreliable by `publication.quality`; judged on public counts.",
+        description="Instead of `margin`: the largest part of the cells that `publication.quality` may flag "
+        "as unreliable.",
     )
 
     @property

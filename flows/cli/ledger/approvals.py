@@ -89,8 +89,8 @@ def approve(
 ) -> None:
     """Approve a spec, signed with an enrolled key. A changed spec needs another approval.
 
-    It first shows what a spec file will publish and its cost, and asks at a terminal. Where several officers
-    must approve, each runs this for the same amount.
+    It first shows what will be published and its cost. Where several officers must approve, each runs this
+    for the same amount.
     """
     with open_ledger(home) as ledger:
         if account is not None and periods:
@@ -380,13 +380,12 @@ Consulted = Annotated[
 def waiting(home: HomePath = None, as_json: AsJson = False) -> None:
     """Show what waits for a person, the oldest first.
 
-    What could not be checked is named on standard error.
+    Errors name what could not be checked.
 
-    With --json a list with account, product, period, since, kind (approval, review, attempts, refused or
-    overdue), amount (exact, null if unknown here), digest (of spec or draft), command (to type, or empty),
-    asks (the run or deployment that waits), about (what happened), next (what will), release (of review and
-    attempts), officers (how many must sign) and signed (who has). Of approval also spec, revises and
-    measurements_of (empty if the spec's file is gone or changed).
+    With --json: a list with account, product, period, since, kind (approval, review, attempts, refused or
+    overdue), amount (or null), digest (of spec or draft), command (to type), asks (the run or deployment that
+    waits), about (what happened), next (what will), release (of review and attempts), officers (how many must
+    sign) and signed (who has). Of approval also spec, revises and measurements_of.
     """
     with open_books(home, None) as books:
         with working("looking"):
@@ -434,8 +433,7 @@ def accept(
 ) -> None:
     """Publish a draft byte for byte, signed with an enrolled key; the waiting run does it, or this command.
 
-    Where several officers must accept, the last one publishes. Repeating it publishes nothing more. It cannot
-    be undone.
+    Where several officers must accept, the last one publishes. It cannot be undone.
     """
     with one_line_errors():
         say_decided(officer(home, key).accept(release, consulted_confidential=consulted_confidential))

@@ -42,20 +42,20 @@ def show(
 ) -> None:
     """Show accounts: what is spent, reserved and left, by period and product, and the last charges.
 
-    With --json: a list of accounts, amounts as exact fractions, with these fields:
+    With --json: a list of accounts with these fields:
 
     - account, unit, population, relation, definition, quantum, delta, cap, cap_per_period, cap_per_product,
       opens_on, closes_on, needs_approval, approve_exact, approvals, approvals_by_product: the terms, or null
-    - spent: what noise was drawn for; it never comes back
+    - spent: what noise was drawn for
     - reserved: set aside for releases that are not drawn yet
-    - used: both together, which caps limit
+    - used: both together
     - left: cap less used
-    - opened_at, retired: when it was opened, and whether it was retired
+    - opened_at, retired: when it was opened, whether it was retired
     - periods, products: by name, spent, reserved and used
-    - charge_count: how many there ever were; absent with --no-charges, as charges is
-    - charges: those that moved last (see --last), the last at the end, with the fields below
+    - charge_count, charges: how many there ever were, and those that moved last, the last at the end, with
+      the fields below
     - release_id, product, period, amount, state, attempts: what it is for, and how often drawing began
-    - revises, measurements_of: the reason of a revision, and the release whose measurements it uses
+    - revises, measurements_of: of a revision
     - draft: of a charge with a review: digest, criteria, whether it is accepted, how many officers must
       accept it, and accepted_by
     - withdrawn: of a withdrawn release: entry, at, key and reason
@@ -188,21 +188,18 @@ def review(
 ) -> None:
     """Show the plain sum of what was spent and the tightest (ε, δ), per account and per privacy unit.
 
-    Accounts of one entity are added, unless an officer has signed that their populations are disjoint. A unit
-    is shown by year and product too.
-
     With --json: accounts (without retired ones), units and not_composable, with these fields:
 
     - account, unit, population, relation, definition: the terms
-    - plain: spent and reserved, added; null for a unit with an account under zCDP
+    - plain: spent and reserved; null for a unit with an account under zCDP
     - epsilon, delta: the same as an (ε, δ)
-    - charges: of an account, how many count (voided ones do not)
-    - periods, products: of an account, its sums as `ledger show` has them
+    - charges: of an account, how many are not voided
+    - periods, products: of an account, as of `ledger show`
     - accounts, populations: of a unit, those that are added
     - whole: whether all accounts of the unit are counted
     - rho: of a unit, the sum of the ρ's, an ε counting as ε²/2
-    - years, products: of a unit, the charges by product and by year (UTC) of reservation, plainly added;
-      with parts of a partition this can exceed plain
+    - years, products: of a unit, plain sums by year (UTC) of reservation and by product; with partitions
+      they can exceed plain
     - measure: of years and products, epsilon, or rho if zCDP is among them
     - not_composable: the units that are not added, with the populations that they share or may share
     """

@@ -29,7 +29,7 @@ def backup(
     """Back up ledger, measurements, bindings, secret and publication folders, and verify the copy.
 
     All but the ledger's export is encrypted, with the passphrase in TABULARIUM_BACKUP_PASSPHRASE, one that
-    you type, or a public key. Releases may go on. The folder appears when it is complete.
+    you type, or a public key. Releases may go on.
     """
     from tabularium.tasks.custody.backup import backup as write_backup
     from tabularium.tasks.custody.sealing import Lock

@@ -29,7 +29,7 @@ def deliver(
 ) -> None:
     """Copy FILES into an inbox as one drop. Its manifest comes last, so no half drop is read.
 
-    The watcher then starts the release. On a machine without a home, give --inbox.
+    On a machine without a home, give --inbox.
     """
     with one_line_errors():
         from tabularium.mechanisms.errors import InputError

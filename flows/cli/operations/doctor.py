@@ -24,9 +24,7 @@ def doctor(
 ) -> None:
     """Check the installation: one line for each part, with a fix for what is wrong.
 
-    Versions, home and rights, secret, ledger, clock, witness, measurements, workspaces, disk, publication
-    folders, inboxes, and Prefect's server, work pool, worker, deployments and runs. Opens no data. Exits with
-    1 if something fails.
+    Opens no data. Exits with 1 if something fails.
     """
     with one_line_errors():
         from tabularium.flows.cli.operations.prefect_health import prefect_checks

@@ -215,8 +215,8 @@ def desk(
 ) -> None:
     """Open the officer's desk in a browser: what waits, with cost and content, to be signed.
 
-    It listens on 127.0.0.1. The address that it prints admits the first person who opens it: give it to
-    nobody. Enter prints a new one. The key's passphrase is forgotten after a quarter of an hour without use.
+    The address that it prints admits the first person who opens it: give it to nobody. Enter prints a new
+    one. The key's passphrase is forgotten after a quarter of an hour without use.
     """
     with one_line_errors():
         with working("opening the desk"):

@@ -97,8 +97,7 @@ def site(
 ) -> None:
     """Write a web site over all releases: products, periods, search, downloads, feeds, budget over time.
 
-    It reads only certificates and indexes, and needs no home, server or network. Releases that cannot be
-    shown are listed with the reason.
+    It reads only certificates and indexes. Releases that cannot be shown are listed with the reason.
 
     With --json: site (the folder), products, releases, and not_shown (where and why).
     """
@@ -218,8 +217,7 @@ def rebuild(
 ) -> None:
     """Restore lost folders of published releases, byte for byte. Costs no budget, opens no data.
 
-    Covers every period and revision of each product. If the disk is gone, mount it first; otherwise the
-    folders are written to the empty mount point.
+    Covers every period and revision. If the disk is gone, mount it first.
 
     With --json a list with release_id, product, period, folder, and error (null where it was made).
     """
@@ -286,11 +284,9 @@ def withdraw(
 ) -> None:
     """Withdraw a published release, signed with an enrolled key. This cannot be undone.
 
-    Its folder stays, and its budget stays spent. The link `current` then leads to the newest release of the
-    period that is not withdrawn, or is removed. index.json records the withdrawal.
+    Its folder stays, and its budget stays spent. The link `current` and index.json change.
 
-    With --json: release_id, entry, at, key and reason, and current (a release id, or null, also where another
-    home published it and renews the index).
+    With --json: release_id, entry, at, key, reason, and current (a release id, or null).
     """
     with one_line_errors():
         folder = Path(release)

@@ -36,8 +36,7 @@ class ChosenQuantile(OfRank):
     """A median or quantile of a column, chosen in every cell by itself."""
 
     method: Literal["choice"] = Field(
-        description="How a median or quantile is measured: by a `tree` of counts (the default), or "
-        "by a private `choice`.",
+        description="How a quantile is measured: by a `tree` of counts (the default), or a private `choice`.",
     )
     margin_share: Share | None = Field(
         default=None,

@@ -37,8 +37,8 @@ class DistinctCount(AddsOne):
     """The number of different values of a column in every cell."""
 
     distinct: ColumnName = Field(
-        description="The column whose different values are counted, such as the hospital of a stay. "
-        "It needs no public domain, and none of its values is published.",
+        description="The column whose different values are counted. It needs no domain, and its values are "
+        "not published.",
     )
 
     keys: ClassVar[tuple[str, ...]] = ("distinct",)

@@ -128,19 +128,16 @@ class Measure(Part, ABC):
 
     weight: Weight | None = Field(
         default=None,
-        description="A survey weight, `{column: PWGTP, to: 400}`: each value counts as often as "
-        "this says. `column` holds it, rounded to a whole number from 0 to `to`; null "
-        "counts nothing.",
+        description="A survey weight, `{column: PWGTP, to: 400}`: how often each value counts, rounded to a "
+        "whole number from 0 to `to`; null is 0.",
     )
     share: Share | None = Field(
         default=None,
-        description="The measure's part of the table's budget; the count has what is left. All "
-        "measures of a table have a share or none has; default: as much as the count.",
+        description="Its part of the table's budget; the count has the rest. All measures of a table have "
+        "one or none; default: as much as the count.",
     )
-    title: Text | None = Field(
-        default=None, description="What it is called in what is published; default: its name."
-    )
-    unit: Text | None = Field(default=None, description="What its numbers are in, such as `dollars`.")
+    title: Text | None = Field(default=None, description="Its title in what is published; default: its name.")
+    unit: Text | None = Field(default=None, description="The unit of its numbers, such as `dollars`.")
 
     general: ClassVar[tuple[str, ...]] = ("weight", "share", "title", "unit")
     """Keys that are written after those of the kind."""

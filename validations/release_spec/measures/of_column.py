@@ -45,19 +45,19 @@ class OfColumn(Measure, ABC):
 
     start: Bound = Field(
         alias="from",
-        description="The smallest value, a whole number; smaller ones count as this. It may differ "
-        "by group: `{by: COLUMN, values: …}`.",
+        description="The smallest value, a whole number; smaller ones count as this. By group: `{by: COLUMN, "
+        "values: …}`.",
         examples=[0],
     )
     end: Bound = Field(
         alias="to",
-        description="The largest value, a whole number; larger ones count as this. It may differ by group.",
+        description="The largest value, written like `from`.",
         examples=[150000],
     )
     step: Step = Field(
         default=Fraction(1),
-        description="The grid: values are rounded to whole steps from `from`, and both bounds are "
-        "on it. A decimal or a fraction in quotes.",
+        description="Values are rounded to steps from `from`; both bounds are on the grid. A decimal or "
+        "fraction in quotes.",
     )
 
     @property
@@ -160,13 +160,12 @@ class OfRank(OfColumn, ABC):
     median: ColumnName | None = Field(default=None, description="The column whose median is published.")
     quantile: ColumnName | None = Field(
         default=None,
-        description="The column of which a quantile is published: the smallest value up to which "
-        "lies the part `at` of all.",
+        description="The column of which a quantile is published: the smallest value up to which the part "
+        "`at` lies.",
     )
     at: Share | None = Field(
         default=None,
-        description='Of a quantile: which, between 0 and 1, such as `"1/4"`, `"0.9"` or `"90%"`; in '
-        "parts of at most 1000.",
+        description='Of a quantile: which, such as `"1/4"` or `"90%"`; in parts of at most 1000.',
     )
 
     keys: ClassVar[tuple[str, ...]] = ("median", "quantile")

@@ -28,8 +28,7 @@ class Quantile(OfRank):
 
     method: Annotated[Literal["tree"], BeforeValidator(_known_way)] | None = Field(
         default=None,
-        description="How a median or quantile is measured: by a `tree` of counts (the default), or "
-        "by a private `choice`.",
+        description="How a quantile is measured: by a `tree` of counts (the default), or a private `choice`.",
     )
 
     way: ClassVar[str] = "tree"

@@ -41,9 +41,9 @@ class OfTest(AddsOne, ABC):
 
     rate: Text | None = Field(
         default=None,
-        description='A test such as `"status = employed"`: how many of `per` records pass it.',
+        description='A test such as `"status = employed"`: how many of `per` records pass.',
     )
-    percent: Text | None = Field(default=None, description="A test: how many of a hundred records pass it.")
+    percent: Text | None = Field(default=None, description="The same of a hundred records.")
     per: Positive | None = Field(default=None, description="Of a rate: of how many; default: 1000.")
 
     keys: ClassVar[tuple[str, ...]] = ("rate", "percent")
@@ -124,8 +124,8 @@ class RateOver(OfTest):
     """How many records pass a test, of what is counted or known elsewhere."""
 
     over: TableName = Field(
-        description="Of a rate or percentage: the table, invariant or public figures that it is a "
-        "part of; default: its own records.",
+        description="Of both: the table, invariant or figures that it is a part of; default: its own "
+        "records.",
     )
 
     margin_method: ClassVar[str | None] = "inverted"

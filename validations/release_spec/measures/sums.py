@@ -17,10 +17,7 @@ from tabularium.validations.release_spec.scalars import ColumnName
 class Sum(OfColumn):
     """The sum of a column in every cell."""
 
-    sum: ColumnName = Field(
-        description="The column of the source whose values are added up. It need not be declared "
-        "under `columns`."
-    )
+    sum: ColumnName = Field(description="The column of the source that is added up; declared or not.")
 
     keys: ClassVar[tuple[str, ...]] = ("sum",)
     linear: ClassVar[bool] = True

@@ -158,7 +158,7 @@ class Variance(Spread):
     """The variance of a column in every cell."""
 
     variance: ColumnName = Field(
-        description="The column whose variance is published; the number of records is the divisor."
+        description="The column whose variance is published; the divisor is the number of records."
     )
 
     keys: ClassVar[tuple[str, ...]] = ("variance",)
@@ -185,9 +185,7 @@ class Variance(Spread):
 class StandardDeviation(Spread):
     """The standard deviation of a column in every cell: the root of the variance, and of its interval."""
 
-    standard_deviation: ColumnName = Field(
-        description="The column whose standard deviation is published: the root of its variance."
-    )
+    standard_deviation: ColumnName = Field(description="The same for the root of the variance.")
 
     keys: ClassVar[tuple[str, ...]] = ("standard_deviation",)
 
