@@ -76,3 +76,16 @@ def test_the_agency_s_key_and_the_export_have_one_name() -> None:
 def test_every_method_of_a_margin_is_explained() -> None:
     page = (DOCS / "how-to" / "read-a-margin-of-error.md").read_text(encoding="utf-8")
     assert all(f"\n| `{method}` |" in page for method in get_args(Method))
+
+
+def test_what_the_architecture_names_in_a_file_is_there() -> None:
+    """The table of questions: the names before "in", and the file after it."""
+    table = (ROOT / "docs/explanation/architecture.md").read_text().partition("## The files")[2]
+    found = re.findall(r"((?:`[\w.]+`(?:, | and )?)+) in `([\w/]+\.py)`", table)
+    assert len(found) > 15
+    for names, file in found:
+        texts = [path.read_text() for path in ROOT.glob(file if "/" in file else f"*/**/{file}")]
+        for name in re.findall(r"\w+", names.replace(" and ", " ")):
+            assert any(
+                re.search(rf"\b(?:def|class) {name}\b|^ *\"?{name}\"?(?::| =)", text, re.M) for text in texts
+            ), name
