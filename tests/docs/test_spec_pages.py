@@ -143,6 +143,8 @@ def _models() -> list[type[BaseModel]]:
 @pytest.mark.parametrize("model", _models(), ids=lambda m: m.__name__)
 def test_every_field_is_described(model: type[BaseModel]) -> None:
     for name, field in model.model_fields.items():
+        if field.exclude:  # what the program adds to a spec that was read
+            continue
         assert f"`{field.alias or name}`" in PAGE, f"{model.__name__}.{name}"
         for kind in get_args(field.annotation) if name == "rule" else ():
             assert f"`{kind}`" in PAGE
