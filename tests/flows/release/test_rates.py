@@ -143,7 +143,7 @@ def test_a_release_of_rates_is_verified(definition: str, tmp_path: Path) -> None
     assert said["paid"]["largest_change_by_one_record"] == "3"
     assert (folder / "figures" / "population.csv").read_bytes() == (tmp_path / "population.csv").read_bytes()
     page = " ".join(lines((folder / "report.html").read_bytes()))
-    assert "how many of 100 records of which it is known pass status = employed" in page
+    assert "how many of 100 records where it is known pass status = employed" in page
     assert "how many of 1000 in population pass status = employed" in page
     arrays = {each.name: each.measured for each in load_spec(spec).spec.arrays if each.measured}
     assert {name: each.parts for name, each in arrays.items()} == {

@@ -130,7 +130,7 @@ def test_what_is_right_is_said_and_is_a_part_of_the_digest(tmp_path: Path) -> No
     summary = summarise(made)
     (fact,) = (fact.what for fact in summary.exact if fact.kind == "look-up")
     assert fact == "places: taken for public and fixed, and not protected (the list of places)"
-    assert any("look-up homes: a unit (person) finds its own rows alone" in line for line in summary.advice)
+    assert any("look-up homes: a unit (person) finds only its own rows" in line for line in summary.advice)
     # Where it lies is not published, nor part of the digest; what a public one holds, and how it is joined, is.
     assert "path" not in made.published_spec["lookups"]["homes"]
     assert published(ReleaseSpec.model_validate(made.published_spec)) == made.published_spec
