@@ -133,7 +133,7 @@ def test_what_the_certificate_says_is_in_it(told: Certificate) -> None:
     assert found["privacy_loss"]["privacy_unit"] == "patient"
     assert found["privacy_loss"]["privacy_parameters"] == {"epsilon": 0.25}
     assert (
-        "one has or lacks one patient, of which at most 3 records"
+        "one has or lacks one patient, and at most 3 of its records"
         in found["privacy_loss"]["privacy_unit_details"]
     )
     assert "sexes: epsilon = 1/12 for one record" in found["implementation"]["composition"]
