@@ -230,7 +230,10 @@ def test_a_policy_that_hides_records_is_refused(server: Server, database: str, t
     ("change", "message"),
     [
         ("ALTER TABLE people DROP COLUMN region", "the table lacks 'region'"),
-        ("ALTER TABLE people ALTER person TYPE float8 USING 1.5", "units and items are distinguished by text"),
+        (
+            "ALTER TABLE people ALTER person TYPE float8 USING 1.5",
+            "units and items are distinguished by text",
+        ),
         ("ALTER TABLE people ALTER region TYPE text[] USING ARRAY[region]", "no codes and no numbers"),
         ("DROP TABLE people", "there is no such table"),
     ],
