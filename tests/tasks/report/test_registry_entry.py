@@ -139,7 +139,7 @@ def test_what_the_certificate_says_is_in_it(told: Certificate) -> None:
     assert "sexes: epsilon = 1/12 for one record" in found["implementation"]["composition"]
     made = found["implementation"]
     assert "- sexes: mechanism identity, drawing discrete laplace" in made["mechanisms"]
-    assert "Side channel, running time and memory: Seen by operators" in made["mechanisms"]
+    assert "Side channel, running time and memory: Seen only by operators" in made["mechanisms"]
     assert f"Tabularium 0.1.0, commit {'e' * 40} (SHA-256 {'c' * 64})" in made["mechanisms"]
     assert "At most 3 records of one patient are counted" in made["preprocessing_and_hyperparameter_tuning"]
     assert "- rounding: To whole numbers" in made["post_processing"]
