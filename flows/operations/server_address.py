@@ -106,7 +106,7 @@ def past_proxies(url: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def only_one(home: Home) -> Iterator[None]:
+def only_installation(home: Home) -> Iterator[None]:
     """Be the only installation of the home that runs while the block does.
 
     Raises

@@ -44,15 +44,60 @@ SECTIONS = {
         "the-machine-and-the-connection",
         (
             _row(
+                "another live process is working on it",
+                "A run of the same release is alive.",
+                "Wait, or end that process.",
+            ),
+            _row(
                 "is kept locked by another process",
                 "A writer hangs.",
-                "Wait a minute, or [find it](move-to-postgresql.md#keep-others-from-waiting). Run again.",
+                "On a server its session ends after a minute; else "
+                "[find it](move-to-postgresql.md#keep-others-from-waiting). Run again.",
+            ),
+            _row(
+                "cannot be reached",
+                "No server, or it turned this login away: a wrong password, `pg_hba.conf`, or no right to connect.",
+                "Check the server; as the owner of the database `GRANT CONNECT ON DATABASE … TO` that login.",
+            ),
+            _row("was cut off from this process", "Connection or server went away.", "Run again."),
+            _row("has no space left on its disk", "Nothing was written.", "Free some space, run again."),
+            _row(
+                "the clock of this machine is behind",
+                "The last entry is more than ten minutes ahead.",
+                "Set the clock. If that entry's time is wrong, set `TABULARIUM_CLOCK_TOLERANCE` to more minutes until "
+                "then.",
+            ),
+            _row(
+                "an entry dated behind the server's clock",
+                "A machine that charges, or opens an account, is more than ten minutes slow.",
+                "Set its clock, or the server's; no tolerance helps.",
+            ),
+            _row(
+                "an entry dated ahead of the server's clock",
+                "More than five minutes ahead.",
+                "Set the machine's clock, or the server's.",
             ),
             _row(
                 "is dated after this clock's day",
                 "This clock is behind, another was more than a day ahead, or somebody planted the entry.",
-                "Set the clocks; find out who wrote it. Until that time, charges need a larger "
-                "`TABULARIUM_CLOCK_TOLERANCE`.",
+                "Look at the clocks; find out who wrote it. Until that time, charges need a larger "
+                "`TABULARIUM_CLOCK_TOLERANCE` (minutes).",
+            ),
+            _row("is a copy that takes no entries", "The URL names a standby.", "Use the primary's."),
+            _row(
+                "cannot hold a ledger: the database's encoding is not UTF8",
+                "A ledger in another encoding is read-only.",
+                "`CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0`, then `ledger export` and `ledger restore`.",
+            ),
+            _row(
+                "its file has more than one name",
+                "A hard link to the SQLite file.",
+                "`find / -samefile ledger.db`, and remove the others.",
+            ),
+            _row(
+                "the witness file could not be",
+                "The disk, the file's owner, or a process that hangs. The entry is committed.",
+                "Correct that, run again.",
             ),
         ),
     ),
@@ -70,7 +115,8 @@ SECTIONS = {
                 "its drawing was cut off … times",
                 "Three runs of this release ended while they drew noise.",
                 "Find out what ended them: memory, a time limit, the disk. Only then `tabularium ledger "
-                "allow-attempts ID --reason …`, with `--key FILE` if a signature is needed.",
+                "allow-attempts ID --reason …`, with `--key FILE` if a signature is needed. It allows three more; "
+                "the certificate says how many there were.",
             ),
         ),
     ),
@@ -81,23 +127,45 @@ SECTIONS = {
             _row(
                 "the ledger is read-only: … | it lacks entry … as the witness file names it "
                 "| it lacks entry … as a measurement file, certificate or head file names it",
-                "An old copy was put in place.",
-                "[Restore](back-up-and-restore.md#restore) the newest. Never move away the release that knows more.",
+                "An old copy was put in place: one of these files knows of an entry that it lacks.",
+                "[Restore](back-up-and-restore.md#restore) the newest. Never move away the release that knows "
+                "more.",
             ),
             _row(
                 "this release is published and the ledger does not know of it",
-                "The same, or somebody put that folder there.",
-                "Restore the newest; if this is it, find out who did.",
+                "The same; or somebody put that folder there.",
+                "Restore the newest; if this is it, find out who put the folder there.",
             ),
             _row(
                 "this release was drawn under another ledger",
-                "`TABULARIUM_LEDGER` names another one, or it was begun again.",
+                "The ledger was begun again, or `TABULARIUM_LEDGER` names another one than before.",
                 "Open the ledger that drew it.",
             ),
             _row(
+                "this agency's secret does not vouch for them",
+                "Heads in the publication folder that are not this agency's, or were altered. They do not count.",
+                "If another home published there, remove its releases, or give each home a `publication.folder` of "
+                "its own. Otherwise find out who put them there.",
+            ),
+            _row(
+                "it was put back from a backup, and",
+                "A restored ledger cannot know what came after its backup.",
+                "[Confirm its head](back-up-and-restore.md#restore).",
+            ),
+            _row(
+                "no second witness: each",
+                "Only publication folders would notice an old home, each by its own releases.",
+                "Set `TABULARIUM_WITNESS` ([the witness](back-up-and-restore.md#the-witness)).",
+            ),
+            _row(
                 "the agency secret is missing",
-                "The ledger was used with one.",
+                "The ledger holds charges or was used with a secret, and the home has none.",
                 "Put `secret` back from the [backup](back-up-and-restore.md#restore). Never make one.",
+            ),
+            _row(
+                "entries are in order, but …",
+                "It is not the newest, or its guard is gone.",
+                "Do what the rest of the line says.",
             ),
         ),
     ),
@@ -111,8 +179,18 @@ SECTIONS = {
                 "Stop releases; restore; compare with exports.",
             ),
             _row(
+                "a running sum in the last entry",
+                "Somebody wrote an entry past this program.",
+                "`ledger verify` names it; restore the newest backup before it.",
+            ),
+            _row(
+                "refused an entry that does not follow from those before it",
+                "This program writes no such entry. Nothing was appended.",
+                "Find out who appends past it.",
+            ),
+            _row(
                 "entry … …",
-                "The same. Nothing is charged on it.",
+                "From a charge or `ledger show`: it was written past this program. Nothing is charged on it.",
                 "`ledger verify`; restore the newest backup before it.",
             ),
             _row(
@@ -127,7 +205,7 @@ SECTIONS = {
             ),
             _row(
                 "may create objects in its schema",
-                "Others could put functions there.",
+                "Others could put functions or operators there.",
                 "Run the roles; revoke what it names; look for what they created.",
             ),
             _row(
@@ -170,6 +248,31 @@ SECTIONS = {
         SOURCE,
         "read-from-an-object-store",
         (
+            _row(
+                "there is no such object, or no such bucket",
+                "The address names nothing.",
+                "Check the path. A scheduled run waits for it.",
+            ),
+            _row(
+                "the store gives no access",
+                "Credentials are missing, or may not list or read.",
+                "Set them in the environment, or have the right granted.",
+            ),
+            _row(
+                "the package … is missing",
+                "It reads from this kind of store.",
+                "Install it where the run is.",
+            ),
+            _row(
+                "the store does not answer (…)",
+                "The kind of error is in brackets; the package's own words may quote what it sent.",
+                "A scheduled run tries again.",
+            ),
+            _row(
+                "the source changed while it was read",
+                "Something was changed, added or removed.",
+                "Run again.",
+            ),
             _row(
                 "… does not fit on its disk",
                 "Copies need room for all objects and 256 MiB more.",

@@ -21,7 +21,8 @@ class DatePart(Part):
     at: Text | None = Field(default=None, description="The date of an `age`, in quotes.")
     zone: Text | None = Field(
         default=None,
-        description="The time zone of the days in which instants are dated, such as `Europe/Rome`.",
+        description="The time zone of the days in which instants are dated, such as `Europe/Rome`; needed "
+        "where the source has instants.",
     )
 
 

@@ -87,7 +87,7 @@ class SpecParts(Part):
         default=(), description="Public numbers that rates are over, such as a population."
     )
     impossible: tuple[Impossible, ...] = Field(
-        default=(), description="Values that cannot occur together: their cells are zero."
+        default=(), description="Values that cannot occur together: their cells are exactly zero."
     )
     rules: tuple[Rule, ...] = Field(default=(), description="What must hold for the microdata.")
     targets: tuple[Target, ...] = Field(

@@ -176,7 +176,7 @@ class Privacy(Part):
     max_contributions: Positive = Field(
         default=1,
         description="How many records of a unit are counted; of more, so many are chosen at random. Required "
-        "if the unit has a column.",
+        "if the unit has a column: choose it from public knowledge, never from the data.",
     )
     relation: Literal["add-remove", "replace"] = Field(
         default="add-remove",

@@ -38,8 +38,8 @@ class Limits(Part):
     files: Positive = Field(default=100_000, description="The most files.")
     unpacked: Positive = Field(
         default=100,
-        description="How many times its size a compressed CSV file may become, above 1 GiB; how many rows a "
-        "Parquet file may have for each byte, above 100 million.",
+        description="How many times its size a compressed CSV file may become; up to 1 GiB any may. For a "
+        "Parquet file: how many rows it may have for each of its bytes; up to 100 million any may.",
     )
 
 
@@ -169,7 +169,7 @@ class Files(Part):
     )
     quote: Literal['"', "none"] = Field(
         default='"',
-        description="What may enclose a value. `none`: there are no quotes, and files are read in parallel.",
+        description="What may enclose a value. `none`: files are read in parallel, and a quote is refused.",
     )
     nulls: tuple[RawText, ...] = Field(default=("",), description="The texts that mean null in a CSV file.")
     thousands: Thousands = None
@@ -311,11 +311,12 @@ class LookUp(Files):
     public: Reason | None = Field(
         default=None,
         description="Why it is public and would be the same for any other people: one line of at most 200 "
-        "characters, which is published.",
+        "characters, which is published. Nothing in it is protected.",
     )
     unit: ColumnName | None = Field(
         default=None,
-        description="The column with the id of the privacy unit that a row belongs to.",
+        description="The column with the id of the privacy unit that a row belongs to: a record finds only "
+        "rows of its own unit.",
     )
     key: ColumnName | None = Field(
         default=None,

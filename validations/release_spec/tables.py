@@ -61,7 +61,8 @@ class TableEntry(Part):
     )
     along: ColumnName | None = Field(
         default=None,
-        description="The dimension that `levels` belong to; default: the first hierarchical one.",
+        description="The dimension that `levels` belong to; default: the first hierarchical one. Any other "
+        "is counted at its leaves.",
     )
     mechanism: Text | None = Field(
         default=None,

@@ -23,7 +23,7 @@ from tabularium.flows.operations.installation import (
 from tabularium.flows.operations.listeners import LOOPBACK, listening, listens
 from tabularium.flows.operations.server_address import (
     forget_address,
-    only_one,
+    only_installation,
     server_folder,
     write_address,
 )
@@ -81,7 +81,7 @@ def up(
         if witness is not None:
             os.environ["TABULARIUM_WITNESS"] = str(witness.absolute())
         at = database_url(database)
-        with only_one(opened), listening(host, port) as listener:
+        with only_installation(opened), listening(host, port) as listener:
             address, taken = listener.getsockname()[:2]
             try:
                 _run(Installation(opened, address, taken, at, runs or most_runs()), listener, export_to)

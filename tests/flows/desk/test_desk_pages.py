@@ -246,8 +246,8 @@ def test_who_decides_as_was_decided_before_signs_nothing_and_is_told(
     assert place.entries() == before
     assert "is not being drawn: published" in first.page(f"/attempts/{place.draft}", 400)
     monkeypatch.setattr("tabularium.flows.desk.desk.Desk.signed_since", lambda *_: None)  # nobody can say
-    said = words_of(second.send(address, **{**fields, "signed": hidden["signed"]}))
-    assert said.startswith("Decided Whether it was signed just now, or before, could not be read")
+    page = words_of(second.send(address, **{**fields, "signed": hidden["signed"]}))
+    assert page.startswith("Decided Whether it was signed just now, or before, could not be read")
 
 
 def test_two_officers_sign_where_two_must(place: Place) -> None:

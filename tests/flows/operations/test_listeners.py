@@ -17,7 +17,7 @@ import pytest
 from tabularium.flows.operations.installation import Installation
 from tabularium.flows.operations.listeners import listening, listens
 from tabularium.flows.operations.prefect_api import url_of_home
-from tabularium.flows.operations.server_address import answers, only_one, past_proxies, write_address
+from tabularium.flows.operations.server_address import answers, only_installation, past_proxies, write_address
 from tabularium.flows.operations.supervisor import ManagedProcess
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.runtime.home import Home
@@ -115,7 +115,7 @@ def test_commands_sign_in_at_the_server_of_the_home_alone(
 ) -> None:
     there = place(tmp_path, impostor)
     assert waiting.process is not None
-    with only_one(there.home):
+    with only_installation(there.home):
         write_address(there.home, there.url, waiting.process.pid)
         assert url_of_home(there.home) is None
         assert not impostor.heard
