@@ -3,6 +3,9 @@
 Every decision and its entry are one transaction that first takes the one right to append, so that no two
 processes can spend the same budget. The rules (:mod:`tabularium.ledger.rules`) compare every step with the
 state and fence that stand in the ledger at that moment, and the sums with the caps.
+
+The amount of a charge is given by the caller: the spec's budget. What charges cost together is in
+:mod:`tabularium.ledger.composition`; the rules apply it, with the caps.
 """
 
 from __future__ import annotations

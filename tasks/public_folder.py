@@ -188,14 +188,15 @@ def parquet_batches(
 
 
 def longest_text(column: pa.Array | pa.ChunkedArray) -> int:
-    """Return the bytes of the longest text in the dictionary of a column; 0 where it has none.
+    """Return the bytes of the longest text in the rows of a column of dictionaries; 0 for any other column.
 
     A short file may have one long text in every row: what is compared row by row is looked at first.
     """
     if not pa.types.is_dictionary(column.type) or not _is_text(column.type.value_type):
         return 0
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    return max((pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0 for chunk in chunks), default=0)
+    lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in chunks)
+    return max((pc.max(length).as_py() or 0 for length in lengths), default=0)
 
 
 def open_csv(path: Path, *, largest: int) -> BinaryIO:

@@ -16,11 +16,12 @@ from tabularium.ledger import Ledger, StorageFailed
 from tabularium.ledger.measurement.store import MeasurementStore
 from tabularium.mechanisms.errors import InputError
 from tabularium.tasks.count.count_files import SlabbedCounts
-from tabularium.tasks.publish import read_release
+from tabularium.tasks.publish import frames, read_release
 from tabularium.tasks.publish.measurement_files import read_measurement
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.verify.subject import Subject
 from tabularium.tasks.verify.verify_release import verify_release
+from tabularium.validations.release_spec.publication_formats import FORMATS
 from tests.flows.release.scene import publish, states
 from tests.flows.release.slab_scene import PARTS, small_memory, write_slab_scene
 
@@ -79,6 +80,21 @@ def test_a_level_in_slabs_is_one_draw_of_its_loss_over_all_cells(release: tuple[
         assert (own["loss"], own["scale"], own["shape"]) == ("1/2", "2/1", [1, 3, 2])
     joined = np.concatenate([next(iter(part.arrays.values())) for part in drawn])
     np.testing.assert_array_equal(joined, read_measurement(folder, "area_age_sex", "place").arrays["cells"])
+
+
+def test_every_format_has_all_rows_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part of a table that is not held has codes of its own, in parts of 15 rows of two or three places."""
+    monkeypatch.setattr(frames, "ROWS", 15)
+    spec, home = write_slab_scene(tmp_path)
+    every = ", ".join(sorted(FORMATS))
+    spec.write_text(spec.read_text().replace("{folder: releases}", f"{{folder: releases, formats: [{every}]}}"))
+    folder = Path(publish(spec, home).folder)
+    table = pd.read_csv(folder / "area_age_sex.csv", dtype=str)
+    sdmx = pd.read_csv(folder / "area_age_sex.sdmx.csv", dtype=str)
+    assert len(table) == 7 * 6
+    assert list(sdmx["AREA"]) == list(table["area"])
+    assert list(sdmx["OBS_VALUE"]) == list(table["count"])
+    assert [finding for finding in verify_release(Subject(folder)) if finding.outcome == "failed"] == []
 
 
 @pytest.mark.parametrize("kept", [3, pytest.param(PARTS, marks=pytest.mark.audit)])

@@ -164,14 +164,16 @@ def _row_maker(cube: Cube) -> Callable[[pa.Table], pa.Table]:
     That is its margin, its measures, status and level. Texts are dictionaries: each code is spelled as SDMX
     wants it once, however many rows have it.
     """
-    none = cube.table.frame.make(0, 0)
-    spelled = {
-        column: _spelled(none[column])
-        for column in cube.dimensions
-        if pa.types.is_dictionary(none[column].type)
-    }
-
     status = pa.array([STATUS[flag] for flag in FLAGS])
+    last: dict[str, tuple[pa.Array, pa.Array]] = {}  # of each column: codes, and how SDMX spells them
+
+    def spelled(name: str, column: pa.ChunkedArray) -> pa.DictionaryArray | pa.ChunkedArray:
+        if not pa.types.is_dictionary(column.type):
+            return column
+        codes = column.combine_chunks().dictionary  # those of a large table differ between its parts
+        if name not in last or not codes.equals(last[name][0]):
+            last[name] = codes, pa.array([code_id(code) for code in codes.to_pylist()], pa.string())
+        return _with(last[name][1], column)
 
     def of(part: pa.Table) -> pa.Table:
         rows = part.num_rows
@@ -181,8 +183,7 @@ def _row_maker(cube: Cube) -> Callable[[pa.Table], pa.Table]:
             "ACTION": _same("I", rows),
         }
         for column, name in cube.dimensions.items():
-            codes = spelled.get(column)
-            columns[name] = part[column] if codes is None else _with(codes, part[column])
+            columns[name] = spelled(column, part[column])
         columns["TIME_PERIOD"] = _same(cube.period, rows)
         columns["OBS_VALUE"] = part[cube.value]
         if "margin" in part.column_names:
@@ -203,11 +204,6 @@ def _row_maker(cube: Cube) -> Callable[[pa.Table], pa.Table]:
 
 def _same(text: str, rows: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), pa.array([text]))
-
-
-def _spelled(column: pa.ChunkedArray) -> pa.Array:
-    codes = column.combine_chunks().dictionary.to_pylist()
-    return pa.array([code_id(code) for code in codes], pa.string())
 
 
 def _with(texts: pa.Array, column: pa.ChunkedArray) -> pa.Array:
