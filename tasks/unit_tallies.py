@@ -209,17 +209,20 @@ def attempts(run: Run, ledger: Ledger) -> list[tuple[int, Charge]]:
 
 
 def outcomes(run: Run, draws: list[Drawn]) -> list[Outcome]:
-    """Return the outcomes of tallies in the certificate: numbers, and broken rules."""
+    """Return the outcomes of tallies in the certificate: numbers, and broken rules.
+
+    A rule that stops the run held before the main charge. It is not judged again: the release that it was
+    compared with may have been revised or withdrawn since.
+    """
     rules = {rule.name: rule for rule in run.loaded.spec.rules}
-    return [
-        Outcome(
-            tally.number,
-            tuple(name for name, _ in _broken(run, rules[tally.tally.of], tally.number))
-            if tally.tally.of in rules
-            else None,
-        )
-        for tally in draws
-    ]
+
+    def broken(tally: Drawn) -> tuple[str, ...] | None:
+        rule = rules.get(tally.tally.of)
+        if rule is None:
+            return None
+        return () if rule.severity == "stop" else tuple(name for name, _ in _broken(run, rule, tally.number))
+
+    return [Outcome(tally.number, broken(tally)) for tally in draws]
 
 
 def _judge(run: Run, draws: list[Drawn]) -> None:

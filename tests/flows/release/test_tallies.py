@@ -21,7 +21,7 @@ from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.report.registry_entry import registry_entry
 from tabularium.tasks.runtime.home import Home
 from tabularium.tasks.runtime.progress import NullReporter, reporting_to
-from tests.flows.release.scene import publish, publish_with, write_scene
+from tests.flows.release.scene import Before, publish, publish_with, write_scene
 from tests.tasks.report.reported import lines
 
 pytestmark = pytest.mark.xdist_group("tallies")
@@ -180,6 +180,21 @@ def test_change_from_last_compares_with_what_was_published(tmp_path: Path, befor
     with pytest.raises(TabulariumError, match=f"change_from_last.*not within 20 % of the {last} published"):
         publish(spec, home, source=fewer(spec, 300), period="2027")
     assert publish(spec, home, source=fewer(spec, 590), period="2027").status == "published"
+
+
+def test_a_rule_that_held_is_not_judged_again_when_another_period_was_published_since(tmp_path: Path) -> None:
+    """550 records, then 600 within 20 %; before these are published come 460, which 600 are not within 20 % of."""
+
+    def stop() -> None:
+        raise RuntimeError
+
+    spec, home = write_scene(tmp_path, budget="4", cap="100", rules=noisy('change_from_last: "20%"'))
+    publish(spec, home, source=fewer(spec, 550), period="2026-Q2")
+    with pytest.raises(InternalError), reporting_to(Before(name="publish", work=stop)):
+        publish(spec, home, period="2026-Q4")
+    publish(spec, home, source=fewer(spec, 460), period="2026-Q3")
+    (tally,) = certificate(publish(spec, home, period="2026-Q4"))["tallies"]
+    assert tally["broken"] == []
 
 
 def test_without_budget_for_both_nothing_is_counted_or_charged(
