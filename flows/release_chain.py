@@ -68,7 +68,12 @@ from tabularium.tasks.publish.draft_folder import (
 )
 from tabularium.tasks.publish.period_index import renew_index
 from tabularium.tasks.publish.publish import PublishedHandle, is_lost, publish, rebuild
-from tabularium.tasks.publish.release_folder import check_release, check_statement, release_folder
+from tabularium.tasks.publish.release_folder import (
+    check_release,
+    check_statement,
+    published_in,
+    release_folder,
+)
 from tabularium.tasks.publish.verify_certificate import verify_certificate
 from tabularium.tasks.remake import take_measurements
 from tabularium.tasks.runtime.progress import note
@@ -189,6 +194,7 @@ def _release(run: Run) -> Outcome:
             case "published", _, False:
                 return _already(run, charge)
             case "published", _, True:
+                _require_gone(run, charge)
                 rebuilt = _rebuild(run, charge)
                 _offer(run, charge)
                 return _outcome("already published", charge, rebuilt)
@@ -293,6 +299,18 @@ def _rebuild(run: Run, charge: ChargeHandle) -> PublishedHandle:
     what = "draft" if charge.drafted else "published folder"
     note(f"the {what} was gone; it was made again, byte for byte")
     return rebuilt
+
+
+def _require_gone(run: Run, charge: ChargeHandle) -> None:
+    """Refuse to make a second copy of a release that lies where it was published: a withdrawal reaches one."""
+    base = published_in(run.installation, charge.release_id)
+    there = None if base is None else base / Path(*release_folder(run, charge.release_id).parts[-3:])
+    if there is not None and there.is_dir():
+        raise InputError(
+            f"this release lies in {base}, where it was published",
+            where="publication.folder",
+            hint="name that folder again, or move all that is published in it to the new one",
+        )
 
 
 def _offer(run: Run, charge: ChargeHandle) -> None:

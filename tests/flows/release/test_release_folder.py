@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tabularium.flows.cli.app import app
-from tabularium.mechanisms.errors import PublicationError, TabulariumError
+from tabularium.mechanisms.errors import InputError, PublicationError, TabulariumError
 from tabularium.tasks.publish.publish import write_files
 from tests.flows.release.scene import publish, publish_with, states, write_scene
 
@@ -97,6 +97,17 @@ def test_a_folder_is_made_anew_where_it_was_or_not_at_all(tmp_path: Path) -> Non
     assert code == 1 and left["error"], "of an account that the product has no longer"
     assert rebuild(spec)[0] == 0
     assert folder.is_dir()
+
+
+def test_a_release_has_one_folder_wherever_the_spec_publishes_today(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    publish(spec, home)
+    spec.write_text(spec.read_text().replace("{folder: releases}", "{folder: public}"))
+    with pytest.raises(InputError, match=r"publication.folder: this release lies in .*releases"):
+        publish(spec, home)
+    assert not (tmp_path / "public").exists()
+    (tmp_path / "releases").rename(tmp_path / "public")
+    assert publish(spec, home).status == "already published"
 
 
 @pytest.mark.parametrize("software", ["numpy", None])
