@@ -302,7 +302,7 @@ def _rebuild(run: Run, charge: ChargeHandle) -> PublishedHandle:
 
 
 def _require_gone(run: Run, charge: ChargeHandle) -> None:
-    """Refuse to make a second copy of a release that lies where it was published: a withdrawal reaches one."""
+    """Refuse a second copy of a release that lies where it was published: a withdrawal would reach one."""
     base = published_in(run.installation, charge.release_id)
     there = None if base is None else base / Path(*release_folder(run, charge.release_id).parts[-3:])
     if there is not None and there.is_dir():

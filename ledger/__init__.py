@@ -2,8 +2,8 @@
 
 - ``Ledger`` (:mod:`tabularium.ledger.ledger`): accounts with caps, one charge per release, a chained entry
   per step.
-- :mod:`tabularium.ledger.composition`: what charges cost together; :mod:`tabularium.ledger.rules`: what may be
-  appended.
+- :mod:`tabularium.ledger.composition`: what charges cost together.
+- :mod:`tabularium.ledger.rules`: what may be appended.
 - :mod:`tabularium.ledger.measurement.release_lock`: proof that no other live process works on a release.
 - :mod:`tabularium.ledger.measurement.store`: the durable measurement files, one per release and fence.
 - :mod:`tabularium.ledger.measurement.measure_once`: ``measure_once``, which puts the three together crash by

@@ -144,6 +144,14 @@ class Decision:
 
         return tuple(fact.what for fact in exact_facts(self._loaded.spec))
 
+    @property
+    def retries(self) -> str:
+        """What other inputs cost on top, in words; empty where they cost nothing."""
+        tallied = self._loaded.spec.tally_amount
+        if not (self.cost and tallied):
+            return ""
+        return f"every further input, such as a corrected one, costs another {self.symbol} = {tallied}"
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, amounts as exact fractions."""
         return {
@@ -188,6 +196,7 @@ class Decision:
             [
                 self.headline,
                 f"  {symbol} = {self.left} of {self._account.cap} is left, {after}",
+                *([f"  {self.retries}"] if self.retries else []),
                 *([several] if self.officers > 1 else []),
                 *self._tables(),
                 *(["outside the guarantee, known for certain to everybody:"] if facts else []),
@@ -337,7 +346,8 @@ class Officer:
         signed, what = len(known.signed_by(decision.officers)), f"{decision.product} {decision.period}"
         if signed < decision.officers:
             return Decided(f"{signed} of {decision.officers} officers have approved {what}.")
-        message = f"{what} is approved, for at most {decision.budget}."
+        further = f"; {decision.retries}" if decision.retries else ""
+        message = f"{what} is approved, for at most {decision.budget}{further}."
         return self._go_on(message, spec_digest=decision.spec_digest)
 
     def accept(

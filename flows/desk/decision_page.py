@@ -49,9 +49,10 @@ def approve(desk: Desk, asked: Asked) -> Elsewhere | Page:
             hint="nothing was signed; look at it again",
         )
     reason, unpaid = asked.value("reason") or None, bool(asked.value("even_if_unpaid"))
+    further = f"; {decision.retries}" if decision.retries else ""
     says = [
         f"Spec {decision.spec_digest}",
-        f"It may cost at most {decision.symbol} = {decision.budget}.",
+        f"It may cost at most {decision.symbol} = {decision.budget}{further}.",
         *([f"Remark: {reason}"] if reason else []),
         _next(decision),
     ]

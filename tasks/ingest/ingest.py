@@ -171,18 +171,19 @@ def _ingest_files(
     if "://" in uri:
         address = str(fetch_objects(uri, files, scratch / f"{field}.objects", field))
     found_files = find_files(address, files.file_format, field, files.ignore, files.limits)
+    named_by_spec = found_files.paths == (Path(address),)  # else it is a folder, a glob or an address
+    refused = InputError if named_by_spec else InputRefused
     looks = []
     for path in found_files.paths:
-        failure = InputError(
+        failure = refused(
             "the file cannot be read", where=path.name, hint="check that it is there and may be read"
         )
-        looks.append(
-            redacted(partial(_look, path, found_files, files, begun(path, found_files), field), failure)
-        )
+        look = partial(_look, path, found_files, files, begun(path, found_files), field, refused)
+        looks.append(redacted(look, failure))
     handles = tuple(look.handle for look in looks)
     base = str(found_files.base) if found_files.folders else ""
     handle = InputHandle(uri, found_files.kind, base, handles, "")
-    if found_files.paths != (Path(address),):  # a folder, a glob or an address
+    if not named_by_spec:
         note(f"{field}: 1 file is read" if len(looks) == 1 else f"{field}: {len(looks)} files are read")
     if found_files.kind != CSV:
         check_schemas(found_files, wanted.columns, wanted.domains, field)
@@ -247,10 +248,12 @@ def _together(secret: bytes, digests: list[bytes]) -> str:
     return hmac.digest(secret, _INPUT + b"".join(sorted(digests)), "sha256").hex()
 
 
-def _look(path: Path, listed: Found, files: Files, digest: _Digest, field: str) -> _FileRead:
+def _look(
+    path: Path, listed: Found, files: Files, digest: _Digest, field: str, refused: type[InputError]
+) -> _FileRead:
     before = path.stat()
     if not stat.S_ISREG(before.st_mode):
-        raise InputError("is not a regular file", where=path.name, hint="name a file, a glob or a folder")
+        raise refused("is not a regular file", where=path.name, hint="name a file, a glob or a folder")
     text = Text((), 0)
     if listed.kind == CSV:
         text = inspect(path, files, digest.update, field)

@@ -224,14 +224,15 @@ class BudgetShown:
 
 def budget_of(certificate: Certificate) -> BudgetShown:
     """Return the amounts that a certificate states."""
-    privacy, account = certificate.privacy, certificate.account
+    privacy, account, ledger = certificate.privacy, certificate.account, certificate.ledger
+    tallies = ledger.tally_charges if ledger.rests_on is None else ()  # else an earlier release paid for them
     return BudgetShown(
         "ε" if privacy.definition == "pure" else "ρ",
         privacy.loss,
         [(pair.epsilon, str(pair.delta)) for pair in privacy.epsilon_delta or ()],
         AccountShown(
             account.name,
-            sum((charge.amount for charge in certificate.ledger.tally_charges), account.reserved.amount),
+            sum((charge.amount for charge in tallies), account.reserved.amount),
             account.cumulative.used,
             account.cap,
             account.cumulative.releases_before,

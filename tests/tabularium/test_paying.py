@@ -127,6 +127,18 @@ def test_a_revision_is_told_as_one(tmp_path: Path) -> None:
     assert headline.startswith("small 2026, revised (two areas were exchanged): ε = 1 of account people")
 
 
+def test_who_approves_noisy_rules_reads_what_every_further_input_costs(tmp_path: Path) -> None:
+    rules = '[{rule: row_count, min: 1, noisy: {share: "1/4"}}]'
+    spec, home = write_scene(tmp_path, budget="4", rules=rules)
+    let_sign(home)
+    further = "every further input, such as a corrected one, costs another ε = 1"
+    decision = tb.open_ledger(home.path).decision(spec)
+    assert f"  {further}\n" in repr(decision)
+    assert decision.retries == further
+    spec.write_text(spec.read_text().replace(rules, "[]"))
+    assert tb.open_ledger(home.path).decision(spec).retries == ""
+
+
 @pytest.mark.parametrize("officers", [1, 2])
 def test_an_approval_for_less_is_none_of_the_spec(tmp_path: Path, officers: int) -> None:
     spec, home = write_scene(tmp_path)

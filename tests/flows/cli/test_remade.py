@@ -21,6 +21,7 @@ from tabularium.tasks.custody.home_health import health_checks
 from tabularium.tasks.remake import require_same_cells
 from tabularium.validations.release_spec.load import load_spec
 from tests.flows.release.scene import SPEC, let_sign, publish, write_scene
+from tests.tasks.report.reported import lines
 
 REASON = "sums of rounded cells"
 TABLE = '  - {{name: by_sex, dimensions: [sex], share: "1/6"MEASURES\n'
@@ -256,6 +257,7 @@ def test_tallies_come_with_the_measurements(tmp_path: Path, monkeypatch: pytest.
     assert new["tallies"] == old["tallies"]
     assert new["ledger"]["tally_charges"] == old["ledger"]["tally_charges"] != []
     assert new["ledger"]["rests_on"]["amount"] == "9/10"
+    assert {"used before: 1", "this release: 0"} <= set(lines((folder / "report.html").read_bytes()))
     with scene.books() as books:
         assert books.balance("people") == 9
         export(books, tmp_path / "books.txt")

@@ -87,7 +87,9 @@ def test_every_format_has_all_rows_of_it(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(frames, "ROWS", 15)
     spec, home = write_slab_scene(tmp_path)
     every = ", ".join(sorted(FORMATS))
-    spec.write_text(spec.read_text().replace("{folder: releases}", f"{{folder: releases, formats: [{every}]}}"))
+    spec.write_text(
+        spec.read_text().replace("{folder: releases}", f"{{folder: releases, formats: [{every}]}}")
+    )
     folder = Path(publish(spec, home).folder)
     table = pd.read_csv(folder / "area_age_sex.csv", dtype=str)
     sdmx = pd.read_csv(folder / "area_age_sex.sdmx.csv", dtype=str)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tabularium.mechanisms.errors import InputError, InputRefused
+from tabularium.mechanisms.errors import DataRefused, InputError, InputRefused
 from tabularium.tasks.ingest import snapshot
 from tabularium.tasks.ingest.open_source import check_unchanged, engine, rows_of
 from tests.tasks import front
@@ -232,6 +232,15 @@ def test_a_file_that_is_no_regular_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "people.csv")
     with pytest.raises(InputError, match="not a regular file"):
         ingest(tmp_path)
+
+
+@pytest.mark.parametrize("source", ["data", "data/*.csv", "data/Miller.csv"])
+def test_no_name_of_a_file_that_the_spec_does_not_name_leaves_the_home(tmp_path: Path, source: str) -> None:
+    front.write_csv(tmp_path / "data" / "a.csv")
+    os.mkfifo(tmp_path / "data" / "Miller.csv")
+    with pytest.raises(InputError, match=r"Miller.csv: is not a regular file") as caught:
+        ingest(tmp_path, source)
+    assert isinstance(caught.value, DataRefused) == (source != "data/Miller.csv")
 
 
 def test_a_partition_folder_above_the_source_means_nothing(tmp_path: Path) -> None:
