@@ -178,8 +178,8 @@ def _ingest_files(
         failure = refused(
             "the file cannot be read", where=path.name, hint="check that it is there and may be read"
         )
-        look = partial(_look, path, found_files, files, begun(path, found_files), field, refused)
-        looks.append(redacted(look, failure))
+        read = partial(_look, path, found_files, files, begun(path, found_files), field, refused)
+        looks.append(redacted(read, failure))
     handles = tuple(look.handle for look in looks)
     base = str(found_files.base) if found_files.folders else ""
     handle = InputHandle(uri, found_files.kind, base, handles, "")
