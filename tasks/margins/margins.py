@@ -76,10 +76,10 @@ def of_known(
     for names, margins_of_table in note.get("measures", {}).items():
         notes |= dict.fromkeys(names.split(", "), margins_of_table)
     margins_known = {}
-    apart = {table.name for table in run.loaded.spec.arrays if table.measured and not table.measured.adds_up}
+    measured = {table.name for table in run.loaded.spec.arrays if table.measured}  # invariants are counts
     for name, margin in made.items():
         half, rough = margin.half, notes[name].get("variances") == "estimated"
-        if run.loaded.known and name not in apart and half.shape == consistent[name].values.shape:
+        if run.loaded.known and name not in measured and half.shape == consistent[name].values.shape:
             half = np.where(settled(consistent[name]), 0.0, half)
         about = {**margin.about["margins"], "variances": "estimated"} if rough else margin.about["margins"]
         margins_known[name] = Margins(half, {**margin.about, "margins": about})

@@ -232,13 +232,13 @@ def describe_measure(
     layout, measure
         Of its array, and what is read off it.
     values
-        (nodes, numbers) finished numbers of its array.
+        (nodes, numbers) finished numbers of its array at :meth:`Layout.tops`.
     about
         What is known of its accuracy.
     denominator
         The total of what a rate is over.
     """
-    roots = values[layout.parents < 0].sum(axis=0)
+    roots = values.sum(axis=0)
     total = measure.total(
         _numbers(layout, measure, roots[None], None if denominator is None else np.array([[denominator]]))
     )

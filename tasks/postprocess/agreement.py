@@ -38,6 +38,7 @@ from tabularium.mechanisms.inference import (
 from tabularium.mechanisms.inference.estimate import into
 from tabularium.mechanisms.inference.joint.joint_consistency import PROBES
 from tabularium.mechanisms.inference.joint.joint_rounding import violations
+from tabularium.mechanisms.inference.joint.projection_schedule import CERTAIN
 from tabularium.mechanisms.inference.joint.shared_marginals import View
 from tabularium.mechanisms.inference.rounding import round_into
 from tabularium.tasks.postprocess.nested_universes import ALONE, CellEmbedding, codes_at, joined, spread_of
@@ -187,6 +188,11 @@ class ReconciledGroup:
         """Whether there is one table, and nothing that it must agree with."""
         return len(self.overlap.tables) == 1
 
+    @property
+    def _certain(self) -> float:
+        """Variances of sums by group differ by any factor, and no invariant settles one."""
+        return CERTAIN if self.known else 0.0
+
     def consistent(
         self, measured: Mapping[str, Estimate], *, variances: bool = True, arrays: ArrayStore | None = None
     ) -> StepResult:
@@ -229,7 +235,7 @@ class ReconciledGroup:
                 tree, estimate, None if arrays is None else arrays.of(name, estimate.values.shape)
             )
             return StepResult({name: nonnegativity(tree, fair, out=fair.values)})
-        joint = joint_nonnegativity(self.overlap, self._known_places(estimates))
+        joint = joint_nonnegativity(self.overlap, self._known_places(estimates), certain=self._certain)
         return StepResult(self._tables(joint.estimates), joint.diagnostics())
 
     def whole(self, estimates: Mapping[str, Estimate], *, arrays: ArrayStore | None = None) -> StepResult:
@@ -243,7 +249,7 @@ class ReconciledGroup:
             round_into(rounded, self._tree(name), estimate)
             return StepResult({name: Estimate(rounded, estimate.variances)})
         known = self._known_places(estimates)
-        joint = joint_rounding(self.overlap, known)
+        joint = joint_rounding(self.overlap, known, certain=self._certain)
         made = {
             name: Estimate(self.spreads[name].cells(joint.tables[name].astype(float)), estimate.variances)
             for name, estimate in estimates.items()

@@ -23,7 +23,7 @@ from tabularium.validations.domains.domains import Domain, HierarchyDomain, cut,
 from tabularium.validations.domains.known_marginals import KnownMarginal
 from tabularium.validations.release_spec.checks.table_checks import MECHANISM
 from tabularium.validations.release_spec.load import Loaded
-from tabularium.validations.release_spec.measures.measure import PART, Measure
+from tabularium.validations.release_spec.measures.measure import PART
 from tabularium.validations.release_spec.tables import Histogram, Table
 
 
@@ -100,6 +100,14 @@ class Layout:
         """Return the shape in which a level is measured: flat where some of its numbers are impossible."""
         possible = self.possible(level)
         return self.shape(level) if possible is None else (int(possible.sum()),)
+
+    def tops(self, *, consistent: bool) -> NDArray[np.intp]:
+        """Return the nodes that together hold every record once.
+
+        ``consistent``: all nodes have numbers, so that these are the roots; otherwise only what was measured
+        has some.
+        """
+        return np.flatnonzero(self.parents < 0) if consistent else next(iter(self.cuts.values()))
 
     def impossible_rows(self, *, consistent: bool) -> dict[str, int]:
         """Return the certificate's entry on impossible cells: how many are published, if any.
@@ -269,15 +277,26 @@ def denominator_at(
 
 
 def total_over(
-    loaded: Loaded, layouts: Mapping[str, Layout], measure: Measure, estimates: Mapping[str, Estimate]
+    loaded: Loaded, layouts: Mapping[str, Layout], array: str, estimates: Mapping[str, Estimate]
 ) -> float | None:
-    """Return the total of a rate's denominator; None where it is over its own records, or is not a rate."""
+    """Return the total of the denominator of the rate with this array; None where it has none of its own.
+
+    NaN where part of it belongs to cells in which no record of the rate can be.
+    """
+    layout, consistent = layouts[array], loaded.spec.postprocessing.consistency
+    measure, denominators = layout.table.measured, denominator_at(loaded, layout, estimates)
+    if measure is None or measure.denominator is None or denominators is None:
+        return None
+    if layout.impossible is not None:
+        tops = layout.tops(consistent=consistent)
+        below = denominators(tops).values
+        if below[layout.impossible[tops].reshape(*below.shape, -1)[..., 0]].any():
+            return math.nan
     for known in (*loaded.known, *loaded.figures):
         if known.name == measure.denominator:
             return float(known.values.sum())
-    if measure.denominator is None:
-        return None
-    return float(estimates[measure.denominator].values[layouts[measure.denominator].parents < 0].sum())
+    over = layouts[measure.denominator]
+    return float(estimates[measure.denominator].values[over.tops(consistent=consistent)].sum())
 
 
 def _spread(loaded: Loaded, layout: Layout, names: Sequence[str], values: Floats, treed: bool) -> Floats:

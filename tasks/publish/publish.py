@@ -214,21 +214,23 @@ def write_files(run: Run, measured: MeasuredHandle, aside: Path) -> tuple[list[E
         estimate, about = counts[table.name], estimation.margins[table.name].about
         frame = frame_of(run.loaded, layouts, table, counts, half)
         written[table.name] = PublishedTable(table, layout, frame, about["margins"]["method"])
-        roots = estimate.values[layout.parents < 0]
+        consistent = spec.postprocessing.consistency
+        roots = estimate.values[layout.tops(consistent=consistent)]
         tables[table.name] = {
             "rows": frame.num_rows,
             "total": round(float(roots.sum())),
             "counted": counted_in(spec, table),
             "mechanism": table.mechanism,
-            **layout.impossible_rows(consistent=spec.postprocessing.consistency),
+            **layout.impossible_rows(consistent=consistent),
             **about,
             "failed_checks": estimation.failed[table.name],
         }
         entries += _measurements(run, layout, parts, aside, writes)
         for name, measure in table.measures.items():
             array = array_of(table.measures, table.name, name)
-            about, total = estimation.margins[array].about, total_over(run.loaded, layouts, measure, counts)
-            description = describe_measure(layouts[array], measure, counts[array].values, about, total)
+            about, total = estimation.margins[array].about, total_over(run.loaded, layouts, array, counts)
+            values = counts[array].values[layouts[array].tops(consistent=consistent)]
+            description = describe_measure(layouts[array], measure, values, about, total)
             measures = tables[table.name].setdefault("measures", {})
             measures[name] = {**description, "failed_checks": estimation.failed[array]}
             if owner_of(table.measures, name) != name:

@@ -100,23 +100,22 @@ def _descriptions(subject: Subject) -> str:
     """The certificate's descriptions of tables and their agreement follow from the measurements."""
     made, spec, certificate = recomputed(subject), subject.released.spec, subject.certificate.document()
     for table in spec.tables:
-        estimate = made.estimates[table.name]
-        roots = estimate.values[subject.released.layouts[table.name].parents < 0]
+        layouts, consistent = subject.released.layouts, spec.postprocessing.consistency
+        roots = made.estimates[table.name].values[layouts[table.name].tops(consistent=consistent)]
         expected = {
             "total": round(float(roots.sum())),
-            **subject.released.layouts[table.name].impossible_rows(
-                consistent=spec.postprocessing.consistency
-            ),
+            **layouts[table.name].impossible_rows(consistent=consistent),
             **made.margins[table.name].about,
             "failed_checks": made.failed[table.name],
         }
         _see_described(f"tables.{table.name}", certificate["tables"][table.name], expected)
         for name, measure in table.measures.items():
             array = array_of(table.measures, table.name, name)
-            layouts, about = subject.released.layouts, made.margins[array].about
-            denominator = total_over(subject.released.loaded, layouts, measure, made.estimates)
+            about, values = made.margins[array].about, made.estimates[array].values
+            tops = values[layouts[array].tops(consistent=consistent)]
+            denominator = total_over(subject.released.loaded, layouts, array, made.estimates)
             expected_measures = {
-                **describe_measure(layouts[array], measure, made.estimates[array].values, about, denominator),
+                **describe_measure(layouts[array], measure, tops, about, denominator),
                 "failed_checks": made.failed[array],
             }
             _see_described(

@@ -24,6 +24,7 @@ from tabularium.mechanisms.inference.estimate import Estimate
 from tabularium.mechanisms.inference.family_projection import Families
 from tabularium.mechanisms.inference.joint.joint_consistency import checked_estimates
 from tabularium.mechanisms.inference.joint.projection_schedule import (
+    CERTAIN,
     MarginalTables,
     Step,
     failed_families,
@@ -74,13 +75,17 @@ class NonNegative:
         }
 
 
-def joint_nonnegativity(table_set: TableSet, estimates: Mapping[str, Estimate]) -> NonNegative:
+def joint_nonnegativity(
+    table_set: TableSet, estimates: Mapping[str, Estimate], *, certain: float = CERTAIN
+) -> NonNegative:
     """Return estimates >= 0 that add up and agree as before.
 
     Parameters
     ----------
     estimates
         Table name to the estimate that ``joint_consistency`` returned. Cells of variance 0 are kept.
+    certain
+        As of ``marginal_variances``.
 
     Raises
     ------
@@ -108,7 +113,7 @@ def joint_nonnegativity(table_set: TableSet, estimates: Mapping[str, Estimate]) 
     if len(table_set.tables) == 1:
         ((name, frame),) = table_set.tables.items()
         return NonNegative({name: nonnegativity(frame.tree, given[name])}, 0.0, 0, False)
-    work = _Projection(table_set, given)
+    work = _Projection(table_set, given, certain)
     settled, everything = work.run()
     values = tables_of(table_set, settled)
     result = {name: Estimate(values[name], item.variances) for name, item in given.items()}
@@ -121,12 +126,12 @@ class _Projection:
     ``families``: Families projected at once so far.
     """
 
-    def __init__(self, table_set: TableSet, estimates: Mapping[str, Estimate]) -> None:
+    def __init__(self, table_set: TableSet, estimates: Mapping[str, Estimate], certain: float) -> None:
         self.families = 0
         self._table_set = table_set
         self._marginals = marginal_tables(table_set, {name: item.values for name, item in estimates.items()})
         variances = {name: item.variances for name, item in estimates.items()}
-        self._variances = marginal_variances(table_set, variances)
+        self._variances = marginal_variances(table_set, variances, certain)
         self._bounds = _bounds(table_set, self._marginals, self._variances)
 
     def run(self) -> tuple[MarginalTables, bool]:

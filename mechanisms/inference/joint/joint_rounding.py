@@ -24,6 +24,7 @@ from tabularium.mechanisms.errors import MechanismError
 from tabularium.mechanisms.inference.estimate import Estimate, refuse_node
 from tabularium.mechanisms.inference.joint.joint_consistency import checked_estimates
 from tabularium.mechanisms.inference.joint.projection_schedule import (
+    CERTAIN,
     Step,
     WholeMarginalTables,
     failed_families,
@@ -70,11 +71,13 @@ class Rounded:
         }
 
 
-def joint_rounding(table_set: TableSet, estimates: Mapping[str, Estimate]) -> Rounded:
+def joint_rounding(
+    table_set: TableSet, estimates: Mapping[str, Estimate], *, certain: float = CERTAIN
+) -> Rounded:
     """Return whole numbers for all tables, and what they violate.
 
     ``estimates``: table name to the estimate that ``joint_consistency`` or ``joint_nonnegativity`` returned.
-    A cell of variance 0 whose value is whole is kept.
+    A cell of variance 0 whose value is whole is kept. ``certain``: as of ``marginal_variances``.
 
     Raises
     ------
@@ -104,7 +107,7 @@ def joint_rounding(table_set: TableSet, estimates: Mapping[str, Estimate]) -> Ro
         ((name, frame),) = table_set.tables.items()
         tables = {name: rounding(frame.tree, given[name])}
     else:
-        tables = tables_of(table_set, _Rounding(table_set, given).run())
+        tables = tables_of(table_set, _Rounding(table_set, given, certain).run())
     return Rounded(tables, violations(table_set, tables, values, exact))
 
 
@@ -129,11 +132,11 @@ def _refuse_unsettled(table_set: TableSet, values: Mapping[str, Floats]) -> None
 class _Rounding:
     """Numbers of all marginals on their way to whole ones."""
 
-    def __init__(self, table_set: TableSet, estimates: Mapping[str, Estimate]) -> None:
+    def __init__(self, table_set: TableSet, estimates: Mapping[str, Estimate], certain: float) -> None:
         self._table_set = table_set
         self._marginals = marginal_tables(table_set, {name: item.values for name, item in estimates.items()})
         variances = {name: item.variances for name, item in estimates.items()}
-        self._variances = marginal_variances(table_set, variances)
+        self._variances = marginal_variances(table_set, variances, certain)
         self._whole: WholeMarginalTables = {
             marginal: np.zeros(table.shape, dtype=np.int64) for marginal, table in self._marginals.items()
         }

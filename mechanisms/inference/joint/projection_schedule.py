@@ -26,7 +26,7 @@ MarginalTables = dict[Marginal, Floats]
 WholeMarginalTables = dict[Marginal, Integers]
 
 CERTAIN = 1e-9
-"""Variances below this part of the marginal's largest one are exact."""
+"""Beside numbers that are known exactly, variances up to this part of their marginal's largest are 0."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -180,8 +180,13 @@ def tables_of(table_set: TableSet, settled: Mapping[Marginal, NDArray[Number]]) 
     return tables
 
 
-def marginal_variances(table_set: TableSet, variances: Mapping[str, Floats]) -> MarginalTables:
-    """Return variances of every marginal's numbers to weigh them by: the least that any table's sum has."""
+def marginal_variances(
+    table_set: TableSet, variances: Mapping[str, Floats], certain: float = CERTAIN
+) -> MarginalTables:
+    """Return variances of every marginal's numbers to weigh them by: the least that any table's sum has.
+
+    ``certain``: as `CERTAIN`; 0 where nothing is known exactly but by a variance of 0.
+    """
     result = {}
     for marginal in table_set.marginals:
         frame = table_set.shapes[marginal]
@@ -189,7 +194,7 @@ def marginal_variances(table_set: TableSet, variances: Mapping[str, Floats]) -> 
         for name in table_set.holding(marginal):
             shown = summed(table_set.tables[name], variances[name], marginal, frame.tree.nodes)
             least[: len(shown)] = np.minimum(least[: len(shown)], shown)
-        least[least <= CERTAIN * least.max()] = 0.0
+        least[least <= certain * least.max()] = 0.0
         result[marginal] = least
     return result
 

@@ -100,6 +100,21 @@ def test_a_release_is_verified_and_its_tables_agree(definition: str, tmp_path: P
     assert [each["group"] for each in groups] == ["public", "private"], "in the order of the cells"
 
 
+def test_an_invariant_makes_no_sum_certain_however_much_narrower_its_bounds_are(tmp_path: Path) -> None:
+    spec = write(tmp_path, "1")
+    text = spec.read_text().replace(TO, "{by: sector, values: {private: 10000000, public: 1}}")
+    spec.write_text(text + "invariants: [{name: everybody, count: 300, reason: published by the registry}]\n")
+    folder = Path(publish(spec, home_for(tmp_path, "pure")).folder)
+    require_verified(folder)
+    found, sexes = pd.read_csv(folder / "pay.csv"), pd.read_csv(folder / "sexes.csv")
+    assert (found.total_margin > 0).all()
+    (nation,) = found[(found.area == "N") & (found.sector == "public")].total
+    assert nation == sexes[sexes.sector == "public"].total.sum()
+    records = people()
+    true = ((records.sector == "public") & (records.pay > 0)).sum()
+    assert nation == pytest.approx(true, abs=100), "its noise is of scale 4 or less"
+
+
 def test_check_says_the_noise_of_each_group(tmp_path: Path) -> None:
     loaded = check(write(tmp_path, "1")).summary
     assert loaded is not None

@@ -19,13 +19,15 @@ source: {{path: people.csv}}
 privacy: {{unit: record, budget: "1"}}
 columns:
   area: {{hierarchy: areas.csv, levels: [nation, place]}}
+  trade: {{hierarchy: areas.csv, levels: [nation, place]}}
   sex: {{categories: [f, m]}}
   work: {{categories: [some, none, unknown], nulls: other, other: unknown}}
 tables:
   - name: pay
-    dimensions: [area, sex]
+    dimensions: [area, sex, trade]
     measures: {{a: {measure}}}
   - {{name: nation, dimensions: [area], levels: {{nation: "1"}}}}
+  - {{name: trades, dimensions: [trade]}}
   - {{name: works, dimensions: [sex, work]}}
   - {{name: merged, dimensions: [sex], mechanism: noise_first}}
   - {{name: places, dimensions: [area, sex], levels: {{place: "1"}}}}
@@ -86,6 +88,7 @@ def test_good_rates(tmp_path: Path, measure: str, figures: str) -> None:
         ('{rate: "sex = f", over: works}', "a.over", "`works` has `work`, which this table has not"),
         ('{rate: "sex = f", over: merged}', "a.over", "errors of an unknown distribution by noise_first"),
         ('{rate: "sex = f", over: nation}', "a.over", "along `area` `nation` stops at `nation`"),
+        ('{rate: "sex = f", over: trades}', "a.over", "the levels of `trade`, which this table has only at"),
         ('{rate: "sex = f", over: top}', "a.over", "along `area` `top` stops at `nation`"),
     ],
 )

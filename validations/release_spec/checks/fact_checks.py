@@ -253,20 +253,31 @@ def _check_over(partial: PartialSpec, path: Path, table: TableEntry, name: str) 
         what = f"the counts of {quoted(name)} have errors of an unknown distribution by {over.mechanism}"
         partial.add(path, what, f"take a table that is measured by {listed(PLAIN)}")
         return
-    if any(dimension not in partial.domains for dimension in (*table.dimensions, *over.dimensions)):
-        return
+    if all(dimension in partial.domains for dimension in (*table.dimensions, *over.dimensions)):
+        _check_levels_of_over(partial, path, table, name, over)
+
+
+def _check_levels_of_over(
+    partial: PartialSpec, path: Path, table: TableEntry, name: str, over: TableEntry | Figures
+) -> None:
+    """See that the levels of what a rate is over are those of its table, as far down as these go."""
     along = along_of(table, partial.domains)
-    if along is None or along.name not in over.dimensions:
-        return
-    hint = f"take numbers that go down to the levels of {along.name} in this table"
     if isinstance(over, TableEntry):
         other = along_of(over, partial.domains)
-        level = _deepest(over, along.levels) if other is not None and other.name == along.name else None
+        levelled = None if other is None else other.name
+        level = _deepest(over, other.levels) if other is not None else None
     else:
         known = next((figures for figures in (*partial.known, *partial.public) if figures.name == name), None)
         if known is None:
             return
-        level = known.level if known.along == along.name else None
+        levelled, level = known.along, known.level
+    if levelled is not None and (along is None or levelled != along.name):
+        what = f"{quoted(name)} has the levels of {quoted(levelled)}, which this table has only at its leaves"
+        partial.add(path, what, f"take numbers without {levelled}, or make it the `along` of this table")
+        return
+    if along is None or along.name not in over.dimensions:
+        return
+    hint = f"take numbers that go down to the levels of {along.name} in this table"
     if level is None or nodes_to(along, level) < nodes_to(along, _deepest(table, along.levels)):
         at = "has it only at its leaves" if level is None else f"stops at {quoted(level)}"
         partial.add(path, f"along {quoted(along.name)} {quoted(name)} {at}", hint)
