@@ -145,7 +145,7 @@ class Query:
     passing
         Of shares of the records that pass tests: these, which must all hold. Empty for shares of groups.
     percent
-        Whether a share is to be given in percent.
+        Whether a share or a rate is asked for in percent.
     symbols
         Of a distance to uniform: how many values the column can have.
     """
@@ -315,7 +315,8 @@ class _Parser:
                 "begin with count, share, percent, sum(NAME), average(NAME), median(NAME), min(NAME) or "
                 "max(NAME)"
             )
-        if name == "percent" and self.names_one():
+        percent = name == "percent"
+        if percent and self.names_one():
             name = "rate"
         self.take()
         if name in {"share", "percent"}:
@@ -323,7 +324,7 @@ class _Parser:
             if self.takes_mark("("):
                 passing = self.tests()
                 self.mark(")", "close the bracket with )")
-            return Query("share", None, (), (), passing=passing, percent=name == "percent")
+            return Query("share", None, (), (), passing=passing, percent=percent)
         if name == "count":
             if self.now.text == "(" and self.now.kind == "mark":
                 self.fail("write only count; what is counted stands behind `where`")
@@ -344,7 +345,7 @@ class _Parser:
             symbols = self.symbols()
         self.mark(")", form)
         kind = "quantile" if name == "median" else name
-        return Query(cast(Measure, kind), of, (), (), up_to, share, symbols=symbols)
+        return Query(cast(Measure, kind), of, (), (), up_to, share, symbols=symbols, percent=percent)
 
     def names_one(self) -> bool:
         """Return whether a single name stands in brackets behind this word."""

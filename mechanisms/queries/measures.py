@@ -42,6 +42,7 @@ from tabularium.mechanisms.queries.sources import (
 )
 
 _HALVINGS = 40
+_PERCENT = 100
 _ROUNDING = 1e-9
 
 
@@ -497,6 +498,11 @@ class MeasuredAttribute(Attribute):
         return query.measure == self.shown[0] and query.share == self.shown[1]
 
     @property
+    def largest(self) -> float:
+        """The largest number that a record can have; of a rate what it is per."""
+        return math.nan if self.high is None else float(self.high.max())
+
+    @property
     def offers(self) -> str:
         """What can be asked of it, in words."""
         half = self.shown[1] == 0.5
@@ -543,8 +549,12 @@ def asked_of(query: Query, tables: Sequence[QuerySource]) -> list[tuple[QuerySou
     if query.up_to is not None:
         raise query_error(query.up_to.at, "the bounds of a measure are known", "leave `up to` out")
     measure: Measure = "average" if query.measure == "rate" else query.measure
+    if query.percent and (per := able[0][2].largest) != _PERCENT:
+        what = f"{plain(query.of.text)} is a rate per {per:g}, and no percentage"
+        raise query_error(query.of.at, what, f"ask for rate({query.of.text})")
     return [
-        (table, replace(put, of=Word(known.name, query.of.at), measure=measure)) for table, put, known in able
+        (table, replace(put, of=Word(known.name, query.of.at), measure=measure, percent=False))
+        for table, put, known in able
     ]
 
 

@@ -180,8 +180,8 @@ def _with_all_levels(loaded: Loaded) -> ReleaseSpec:
 
 
 def _counted_apart(loaded: Loaded) -> set[tuple[str, str]]:
-    """Return the arrays and levels of tables with distinct counts: levels left out would be blank."""
-    tables = (t for t in loaded.spec.tables if any(measure.identifier for measure in t.measures.values()))
+    """Return the arrays and levels of tables with a measure that does not add up: else it would be blank."""
+    tables = (t for t in loaded.spec.tables if not all(m.adds_up for m in t.measures.values()))
     return {(array.name, level) for table in tables for array in split(table) for level in table.levels}
 
 

@@ -223,9 +223,9 @@ class ReleasedTable:
 
     @property
     def _impossible(self) -> NDArray[np.bool_] | None:
-        """(nodes, *axes) mask of impossible cells, which are exactly zero."""
+        """(nodes, *drawn) mask of impossible cells, which are exactly zero."""
         impossible = self.released.layouts[self.array].impossible
-        return None if impossible is None else impossible.reshape(-1, *self.axes.shape)
+        return None if impossible is None else impossible.reshape(-1, *self._drawn)
 
     def _published(self) -> PublishedTable | None:
         about = self.released.certificate.tables[self.name]
@@ -323,6 +323,7 @@ class ReleasedMeasure(ReleasedTable):
                 replace(measurement, values=measurement.values[..., -bins:])
                 for measurement in noisy.measurements
             ),
+            None if noisy.impossible is None else noisy.impossible[..., -bins:],
         )
 
     def _published(self) -> PublishedTable | None:

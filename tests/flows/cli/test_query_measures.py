@@ -10,7 +10,7 @@ import pytest
 
 from tabularium.mechanisms.inference import laplace_margin, laplace_variance
 from tests.flows.cli.test_query import asked, measured, query
-from tests.flows.release.scene import publish
+from tests.flows.release.scene import publish, write_scene
 from tests.flows.release.test_measures import SHARED, with_measures
 
 pytestmark = pytest.mark.xdist_group("query")
@@ -114,6 +114,25 @@ def test_published_means_and_medians_stand_beside_rows_of_one_cell(release: Path
     assert "published numbers of this measure do not make those of several cells" in done.stderr
 
 
+def test_a_median_of_cells_where_some_are_impossible(tmp_path: Path) -> None:
+    """Its tree of 101 numbers has inner nodes; 480 of 600 have at least 20 years, and a fee that is even."""
+    spec, home = write_scene(tmp_path, budget="50", cap="50")
+    text = spec.read_text()
+    tables = """tables:
+  - {name: grown, dimensions: [age, sex], where: "age >= 20", measures: {fee: {median: fee, from: 0, to: 100}}}
+rules:"""
+    spec.write_text(text[: text.index("tables:")] + tables + text.split("rules:")[1])
+    people = pd.read_csv(tmp_path / "people.csv", dtype=str)
+    people["fee"] = 2 * (people.index // 3 % 50)
+    people.to_csv(tmp_path / "people.csv", index=False)
+    folder = Path(publish(spec, home).folder)
+    grown = people[people.age.astype(int) >= 20]
+    for row in asked(folder, "median(fee) by sex where age >= 20")["rows"]:
+        true = grown[grown.sex == row["group"]["sex"]["code"]].fee.median()
+        assert row["low"] - 6 <= true <= row["high"] + 6
+        assert row["high"] - row["low"] < 40
+
+
 def test_a_rate_is_of_the_records_of_the_cells_that_are_asked_for(release: Path) -> None:
     pair = measured(release, "grown-old")["measured"].to_numpy().reshape(-1, 2).sum(axis=0)
     (row,) = asked(release, "rate(old) from grown")["rows"]
@@ -126,6 +145,8 @@ def test_a_rate_is_of_the_records_of_the_cells_that_are_asked_for(release: Path)
     done = query(str(release), "rate(old_of_all) from grown")
     assert "no rate of `old_of_all` was measured; ask for sum(old_of_all)" in done.stderr
     assert "another number" in asked(release, "sum(old_of_all) from grown")["explanation"]
+    done = query(str(release), "percent(old) from grown")
+    assert "`old` is a rate per 1000, and no percentage; ask for rate(old)" in done.stderr
     assert "`age` is an attribute, and no measure" in query(str(release), "rate(age)").stderr
 
 

@@ -81,7 +81,8 @@ def test_shares_of_a_hierarchy() -> None:
 
 
 def test_a_percent_of_a_name_is_a_rate() -> None:
-    assert parse("percent(retired) by sex").measure == "rate"
+    rate = parse("percent(retired) by sex")
+    assert (rate.measure, rate.percent) == ("rate", True)
     assert parse("percent(retired = yes) by sex").percent
 
 

@@ -247,9 +247,12 @@ def test_counts_are_simulated_beside_measures(tmp_path: Path) -> None:
     assert sums.margin % 1000 == 0
 
 
-def test_a_level_of_numbers_that_do_not_add_up_is_not_left_out(tmp_path: Path) -> None:
-    """Where only places are wanted all goes there, but what distinct counts would lose stays."""
-    measures = "    measures: {{hospitals: {{distinct: hospital}}}}\n"
+@pytest.mark.parametrize(
+    "kind", ["{{distinct: hospital}}", "{{median: pay, from: 0, to: 9, method: choice}}"]
+)
+def test_a_level_of_numbers_that_do_not_add_up_is_not_left_out(kind: str, tmp_path: Path) -> None:
+    """Where only places are wanted all goes there, but what distinct counts or choices would lose stays."""
+    measures = f"    measures: {{{{hospitals: {kind}}}}}\n"
     tables = "tables:\n  - name: pay\n    dimensions: [area, sex]\n    levels: {{nation: 1/2, place: 1/2}}\n"
     wanted = "targets:\n  - {{table: pay, level: place, margin: 20}}\n"
     found = {}
