@@ -202,18 +202,19 @@ def _approval(ledger: Ledger, home: Home, run: WaitingRun) -> Waits:
             f" --product {run.product} --key FILE"
             f"{home.option}  # {run.spec} has changed since, or cannot be read here"
         )
-    about = account, run.product, run.period, amount, run.spec_digest, run.since, command
     looked_at = ("",) * 3 if amount is None else (run.spec, run.revises or "", run.measurements_of or "")
     known = next((entry for entry in ledger.accounts() if entry.name == account), None)
     officers = 1 if known is None else known.terms.approvals_for(run.product)
-    unpaid = known is not None and amount is not None and not Decision.of(ledger, loaded, known).can_be_paid
+    decision = None if known is None or amount is None else Decision.of(ledger, loaded, known)
+    cost = amount if decision is None else decision.cost
     what, then = "not approved", "Once its spec is approved, the run goes on by itself."
-    if unpaid:
+    if decision is not None and not decision.can_be_paid:
         what += ", and the account cannot pay for it"
         then = "Once its spec is approved, the run is refused, unless the account can pay by then."
     if run.until is not None:
         then += f" If nobody approves it, the run fails on {run.until:%Y-%m-%d}, and nothing is spent."
     signed = () if known is None else approved_by(ledger, known, run.spec_digest, run.product, amount)
+    about = account, run.product, run.period, cost, run.spec_digest, run.since, command
     asks = f"run {run.name}"
     return Waits("approval", *about, asks, what, then, "", *looked_at, officers, signed)
 

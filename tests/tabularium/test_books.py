@@ -186,6 +186,7 @@ def test_a_spec_waits_with_whether_the_account_can_pay(
         )
         monkeypatch.setattr(_waiting, "_of_prefect", lambda _: ([run], [], []))
         (row,) = tb.open_ledger(home.path).waiting().to_dict("records")
+        assert row["amount"] == ("measurements_of" not in asked), "what it costs: 1, or nothing"
         return str(row["about"])
 
     unpaid, free = "not approved, and the account cannot pay for it", {"revises": "a slip"}
