@@ -540,6 +540,11 @@ def asked_of(query: Query, tables: Sequence[QuerySource]) -> list[tuple[QuerySou
         what = f"no {kind} of {plain(query.of.text)} was measured"
         hint = " or ".join(filter(None, offers))
         raise query_error(query.of.at, what, f"ask for {hint}" if hint else "read it in its published table")
+    per_cent = [item for item in able if item[2].largest == _PERCENT]
+    if query.percent and not per_cent:
+        what = f"{plain(query.of.text)} is a rate per {able[0][2].largest:g}, and no percentage"
+        raise query_error(query.of.at, what, f"ask for rate({query.of.text})")
+    able = per_cent if query.percent else able
     if len({known.alike for _, _, known in able}) > 1:
         raise query_error(
             query.of.at,
@@ -549,9 +554,6 @@ def asked_of(query: Query, tables: Sequence[QuerySource]) -> list[tuple[QuerySou
     if query.up_to is not None:
         raise query_error(query.up_to.at, "the bounds of a measure are known", "leave `up to` out")
     measure: Measure = "average" if query.measure == "rate" else query.measure
-    if query.percent and (per := able[0][2].largest) != _PERCENT:
-        what = f"{plain(query.of.text)} is a rate per {per:g}, and no percentage"
-        raise query_error(query.of.at, what, f"ask for rate({query.of.text})")
     return [
         (table, replace(put, of=Word(known.name, query.of.at), measure=measure, percent=False))
         for table, put, known in able

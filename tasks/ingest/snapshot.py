@@ -195,6 +195,7 @@ def _selected_from(
             yield _fetched(connection, _as_text(source, names, frozenset(), numbers)), frozenset()
             return
         instants = _instants(source, names)
+        as_they_are: frozenset[str] = frozenset()
         if scheme in ("postgres", "postgresql"):
             connection.raw_sql("SET TIME ZONE 'UTC'").close()
         elif instants:
@@ -203,7 +204,9 @@ def _selected_from(
                 where="source.table",
                 hint="give a view that casts the column to text, with its offset from UTC",
             )
-        expression = _as_text(source, names, instants)
+        else:  # SQL Server, for one, prints six digits of a float: it becomes text here
+            as_they_are = frozenset(raw for name, raw in names.items() if source[name].type().is_floating())
+        expression = _as_text(source, names, instants, as_they_are)
         batches = connection.to_pyarrow_batches(expression, chunk_size=BATCH_ROWS)
         yield _with_plain_numbers(batches, _fractions(source, names)), instants
     finally:

@@ -287,14 +287,22 @@ def total_over(
     measure, denominators = layout.table.measured, denominator_at(loaded, layout, estimates)
     if measure is None or measure.denominator is None or denominators is None:
         return None
+    known = next((k for k in (*loaded.known, *loaded.figures) if k.name == measure.denominator), None)
     if layout.impossible is not None:
-        tops = layout.tops(consistent=consistent)
-        below = denominators(tops).values
-        if below[layout.impossible[tops].reshape(*below.shape, -1)[..., 0]].any():
+        nodes, others = layout.cuts[layout.finest], [other for other in layout.others if other.name != PART]
+        sizes = (len(nodes), *(other.size for other in others))
+        nobody = layout.impossible[nodes].reshape(*sizes, -1)[..., 0]
+        table = None if known is not None else layouts[measure.denominator].table
+        along, crossed = (table.along, table.dimensions) if table is not None else (None, ())
+        if known is not None:
+            along, crossed = known.along, known.flat
+        # A number stands for all cells along what it does not cross.
+        repeated = [1 + axis for axis, other in enumerate(others) if other.name not in crossed]
+        empty = nobody.all(axis=(*([0] if along is None else []), *repeated), keepdims=True)
+        if (empty & (denominators(nodes).values.reshape(sizes) != 0)).any():
             return math.nan
-    for known in (*loaded.known, *loaded.figures):
-        if known.name == measure.denominator:
-            return float(known.values.sum())
+    if known is not None:
+        return float(known.values.sum())
     over = layouts[measure.denominator]
     return float(estimates[measure.denominator].values[over.tops(consistent=consistent)].sum())
 

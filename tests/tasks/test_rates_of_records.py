@@ -160,5 +160,5 @@ def test_what_rates_are_over_stands_at_the_right_cells(tmp_path: Path) -> None:
     totals = [total_over(loaded, layouts, f"people-{name}", estimates) for name in measures]
     assert totals == [float(np.arange(8).sum()), 10.0, 47.0]
     layout = layouts["people-of_places"]
-    told = describe_measure(layout, measures["of_places"], np.full((2, 4), 1.0), {}, 47.0)
-    assert told["total"] == pytest.approx(100 * 8 / 47)
+    description = describe_measure(layout, measures["of_places"], np.full((2, 4), 1.0), {}, 47.0)
+    assert description["total"] == pytest.approx(100 * 8 / 47)

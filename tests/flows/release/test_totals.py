@@ -55,3 +55,21 @@ rules:"""
     measures = tables_of(Path(publish(spec, home).folder))["some"]["measures"]
     assert measures["old"]["total"] is None
     assert measures["old_of_them"]["total"] == pytest.approx(34, abs=20)
+
+
+def test_a_rate_keeps_its_total_where_nobody_is_lost_in_impossible_cells(tmp_path: Path) -> None:
+    """No one under 20 is of sex 2, and all of them are counted in the other cell: of all 600 a third is of A1."""
+    spec, home = write_scene(tmp_path)
+    people = (tmp_path / "people.csv").read_text().replace(",2\n", ",1\n")
+    (tmp_path / "people.csv").write_text(people)
+    more = """
+  - {name: ages, dimensions: [age]}
+  - name: crossed
+    dimensions: [age, sex]
+    measures: {first: {percent: "area = A1", over: ages}}
+impossible: [{cells: {age: [0-19], sex: ["2"]}, reason: law}]
+rules:"""
+    text = re.sub(r'\n    share: "./."', "", spec.read_text())
+    spec.write_text(text.replace("\nrules:", more))
+    measures = tables_of(Path(publish(spec, home).folder))["crossed"]["measures"]
+    assert measures["first"]["total"] == pytest.approx(33, abs=15)
